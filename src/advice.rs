@@ -53,7 +53,7 @@ pub struct RuleResult {
     pub rule: &'static Rule,
     /// The most valuable findings, best first.
     pub findings: Vec<Finding>,
-    /// Number and worth of its findings that are not shown.
+    /// Number and value of the findings that are not shown.
     pub surplus: Surplus,
 }
 
@@ -62,7 +62,7 @@ pub fn check(inputs: &AdviceInputs, now: Moment) -> Vec<RuleResult> {
     check_surveyed(inputs, &Survey::of(&inputs.plan.snapshot, now), now)
 }
 
-/// [`check`] with a [`Survey`] that was already made.
+/// [`check`] with an existing [`Survey`].
 fn check_surveyed(inputs: &AdviceInputs, survey: &Survey, now: Moment) -> Vec<RuleResult> {
     let situation = Situation { inputs, survey, now };
     let results = rules().map(|rule| {

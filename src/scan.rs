@@ -68,13 +68,13 @@ const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The settings of the scanner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanSettings {
-    /// From the start of one sweep to the start of the next.
+    /// Time between the starts of two sweeps.
     pub interval: Duration,
     /// The time in which everything is read once, if feeds report all changes.
     pub interval_followed: Duration,
     /// The minimum pause between two reads of a target with repeated feed events.
     pub reread_after: Duration,
-    /// From one poll of running jobs to the next.
+    /// Time between two polls of running jobs.
     pub poll: Duration,
     /// The nodes that this process serves.
     pub nodes: ServedNodes,
@@ -110,7 +110,7 @@ pub enum ScanCommand {
     Sweep,
     /// Read these targets again, independently of the sweep, because they may have changed.
     Reread(Vec<TargetIx>),
-    /// These shards are being split, which no sweep may have found yet.
+    /// The running splits, which no sweep may have found yet.
     Splitting(Arc<Reshard>),
     /// Events of the feeds.
     FeedUpdate(FeedUpdate),
@@ -153,7 +153,8 @@ pub struct ScanTask {
     running: watch::Sender<Arc<Running>>,
     /// Corrections of predictions, if a task of this process learns them.
     corrections: Option<watch::Receiver<Arc<Corrections>>>,
-    /// What moved on the disks, if a task of this process keeps books. It is kept until there is room.
+    /// Where to send what changed on the disks, if a task of this process records it. Changes are kept
+    /// until the channel has room.
     movements: Option<mpsc::Sender<Movements>>,
     commands: mpsc::Receiver<ScanCommand>,
     events: EventBus,
@@ -205,7 +206,7 @@ impl ScanTask {
         self
     }
 
-    /// Sends what moved on the disks with each snapshot.
+    /// Sends what changed on the disks with each snapshot.
     #[must_use]
     pub fn reporting(mut self, movements: mpsc::Sender<Movements>) -> Self {
         self.movements = Some(movements);

@@ -40,7 +40,7 @@ use wall_clock::Clock;
 /// the reason yet.
 const PAUSE_AFTER_CANCEL: Duration = Duration::from_secs(30);
 
-/// Interval of rereading starts that are only advised: a compaction that somebody else starts may
+/// Interval of rereading targets whose start is only advised: a compaction by another program may
 /// end before a poll shows it.
 const ADVISED_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -138,8 +138,8 @@ impl EnforcerTask {
         let _late = time::timeout(SHUTDOWN_GRACE, answers).await;
     }
 
-    /// Has the targets of advised starts reread; one that is being compacted is reread until that
-    /// ends.
+    /// Has the targets of advised starts read again; a target that is being compacted is read until
+    /// the compaction ends.
     fn reread_advised(&mut self) {
         let plan = Arc::clone(&self.plans.borrow());
         let target = |ix: &TargetIx| plan.snapshot.target(*ix);
@@ -223,7 +223,7 @@ impl EnforcerTask {
         let Some((target_on_node, was_sent)) = unwrap_join(sent) else { return };
         self.busy_nodes.remove(&target_on_node.1);
         if !was_sent {
-            // The cause rarely goes away at once.
+            // The cause rarely disappears at once.
             self.paused_until.insert(target_on_node, Instant::now() + PAUSE_AFTER_CANCEL);
         }
     }

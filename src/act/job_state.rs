@@ -44,7 +44,7 @@ use wall_clock::Clock;
 /// Length of the command queue. Orders are rare, and each start sends two commands.
 const COMMAND_QUEUE_LEN: usize = 64;
 
-/// How often conditions that depend on time alone are checked: the end of rests, silent nodes.
+/// How often time-dependent conditions are checked: the end of rests, silent nodes.
 const TICK_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq)]
@@ -72,10 +72,10 @@ pub enum NotStarted {
     /// The order was withdrawn, or already started, since the plan was made.
     #[error("it is no longer ordered")]
     OrderGone,
-    /// Its remembered state prevents a start.
+    /// Its stored state prevents a start.
     #[error("it must not be started now: it {0}")]
     BackingOff(&'static str),
-    /// Clusters on the same storage share limits, and this one's share is in use.
+    /// Clusters on the same storage share limits, and this cluster's share is in use.
     #[error("{0}")]
     SharedLimits(String),
     /// The journal cannot be written, so the start would be unknown after a crash.
@@ -108,7 +108,6 @@ pub enum RunNotChanged {
     NotPersisted(#[from] NotPersisted),
 }
 
-/// A start that was decided.
 #[derive(Debug)]
 struct StartCommand {
     intent: Intent,
@@ -137,11 +136,9 @@ enum JobStateCommand {
 /// Sends commands to the job state task and reads what it publishes.
 #[derive(Clone, Debug)]
 pub struct JobStateHandle {
-    /// All jobs.
     pub jobs: watch::Receiver<Arc<Jobs>>,
     /// Remembered constraints on targets.
     pub constraints: watch::Receiver<Arc<TargetConstraints>>,
-    /// Counters of what happened.
     pub counters: watch::Receiver<Arc<JobCounters>>,
     /// What all compactions did, whoever started them.
     pub totals: watch::Receiver<CompactionTotals>,
@@ -171,8 +168,8 @@ impl JobStateHandle {
         Ok(taken)
     }
 
-    /// What compactions use of shared limits. Every start accepted later keeps to the share that was published
-    /// before. `None` if the task ends.
+    /// How much of the shared limits compactions use. Every start accepted later keeps to the share that was
+    /// published before. `None` if the task ends.
     pub(crate) async fn shared_use(&self) -> Option<SharedUse> {
         self.ask(JobStateCommand::Used).await
     }

@@ -1,7 +1,7 @@
 //! The task that ends runs.
 //!
 //! Owns nothing: the job state task owns the runs, and the planner puts their members first. It
-//! looks at each plan, and ends a run of which nothing is left to start.
+//! looks at each plan, and ends a run that has nothing left to start.
 
 use crate::{
     act::job_state::{JobStateHandle, RunNotChanged},
@@ -14,7 +14,6 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// What the task watches, and whom it tells.
 #[derive(Debug)]
 pub(crate) struct RunTask {
     pub(crate) clock: Clock,
@@ -28,7 +27,7 @@ impl RunTask {
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         while let Some(Ok(())) = stop.run_until_cancelled(self.plans.changed()).await {
             let plan = Arc::clone(&self.plans.borrow_and_update());
-            // Before the cluster has been read, what is missing is unknown, and not done.
+            // Until the cluster has been read, missing targets are unknown, not done.
             if !self.status.borrow().is_ready(plan.snapshot.version()) {
                 continue;
             }
@@ -41,7 +40,7 @@ impl RunTask {
                 match ended {
                     None => return,
                     Some(Ok(_)) => tracing::info!(run = number, scope, ?how, "a run ended"),
-                    // It was ended meanwhile, or is ended again with a later plan.
+                    // The run has been ended in the meantime, or is ended again with a later plan.
                     Some(Err(RunNotChanged::Rejected(_) | RunNotChanged::NotPersisted(_))) => {}
                 }
             }

@@ -1,8 +1,8 @@
 //! Limits that several clusters share: the tasks of the keeper and of a member.
 //!
 //! The keeper's task owns what it granted, stores it before it answers, and never sends a request. The member's task
-//! asks the keeper, stores what it may use without an answer, and publishes what is allowed; the planner and the job
-//! state task keep to that.
+//! asks the keeper, stores what it may use if the keeper does not answer, and publishes what is allowed; the planner
+//! and the job state task respect that.
 
 mod keeper;
 mod member;

@@ -84,6 +84,6 @@ impl NodeTakeover {
 /// State of smoosh on all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Takeovers {
-    /// By node name; a node that was not read yet is absent.
+    /// By node name; nodes that have not been read yet are absent.
     pub nodes: BTreeMap<String, NodeTakeover>,
 }

@@ -1,8 +1,8 @@
 //! Which copies of shards differ, and since when.
 //!
-//! Owns what is known of each range whose copies differ: since when, and since when nothing was written to them.
-//! A plain value, kept by [`AdviceTask`](super::AdviceTask); commands that read the cluster once have none, because
-//! one reading cannot tell a difference from a write that is under way.
+//! Records for each range whose copies differ since when they have differed and since when nothing was written to
+//! them. A plain value, kept by [`AdviceTask`](super::AdviceTask). Commands that read the cluster once have none,
+//! because one reading cannot tell a lasting difference from a write in progress.
 
 use super::Survey;
 use crate::{
@@ -13,8 +13,8 @@ use couchdb_names::Range;
 use std::{collections::BTreeMap, time::Duration};
 use wall_clock::Moment;
 
-/// How long nothing may have been written to copies that differ. CouchDB tries again after five seconds what it
-/// could not replicate between them.
+/// How long copies that differ must have gone without writes. CouchDB retries after five seconds what it could
+/// not replicate between them.
 const QUIET: Duration = Duration::from_secs(300);
 
 /// Maximum number of remembered ranges, which limits the cost if all copies of a cluster differ.
@@ -31,13 +31,13 @@ pub struct CopyReading {
     pub deleted: u64,
     /// Uncompressed bytes of its documents; none if unknown.
     pub external_bytes: Option<u64>,
-    /// Purges that it has seen; none if there were none, or that is unknown.
+    /// Purges that it has seen; `None` if there were none or the number is unknown.
     pub purge_seq: Option<u64>,
     /// Its own sequence, which differs between copies.
     update_seq: u64,
     /// When it was read.
     read_at: Moment,
-    /// Until when it is known to be as it was read.
+    /// Until when it is known to be unchanged.
     holds_until: Moment,
 }
 
@@ -72,9 +72,9 @@ impl CopyReading {
 pub struct CopyDifference {
     /// The copies, by node.
     pub copies: Vec<CopyReading>,
-    /// Since when they have differed, whatever was written meanwhile.
+    /// Since when they have differed, regardless of writes in between.
     pub since: Moment,
-    /// When all copies had last been read after a write.
+    /// When all copies had been read for the first time after the last write.
     quiet_from: Moment,
 }
 
@@ -84,7 +84,7 @@ impl CopyDifference {
         differ(&self.copies, |copy| copy.counts())
     }
 
-    /// Whether copies saw different purges. A copy that was created later than a purge may lack it.
+    /// Whether the copies saw different purges. A copy that was created after a purge may lack it.
     pub fn in_purges(&self) -> bool {
         differ(&self.copies, |copy| copy.purge_seq)
     }
@@ -112,7 +112,7 @@ impl CopyDifference {
     }
 }
 
-/// Whether two copies differ in this.
+/// Whether any two copies differ in this value.
 fn differ<T, V: PartialEq>(copies: &[T], of: impl Fn(&T) -> V) -> bool {
     copies.windows(2).any(|pair| of(&pair[0]) != of(&pair[1]))
 }
@@ -122,7 +122,8 @@ fn differ<T, V: PartialEq>(copies: &[T], of: impl Fn(&T) -> V) -> bool {
 pub struct CopyHistory(BTreeMap<(DbIx, Range), CopyDifference>);
 
 impl CopyHistory {
-    /// The history with the present readings; ranges whose copies agree, or are not all known, are forgotten.
+    /// The history updated with the current readings; ranges whose copies agree, or are not all known, are
+    /// dropped.
     pub fn updated(&self, snapshot: &Snapshot, survey: &Survey) -> Self {
         let mut found = BTreeMap::new();
         let mut copies: Vec<(Range, CopyReading)> = Vec::new();
@@ -212,7 +213,7 @@ mod tests {
         history.updated(&snapshot, &Survey::of(&snapshot, NOW))
     }
 
-    /// Since when the difference has lasted, in seconds; none if it is not one that lasts.
+    /// Seconds since the difference began; `None` unless it lasts.
     fn since(readings: &[Reading]) -> Option<u64> {
         let (mut cluster, mut history) = (cluster(), CopyHistory::default());
         for reading in readings {

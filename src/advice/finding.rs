@@ -75,7 +75,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// What following the advice is worth.
+/// The benefit of following the advice.
 #[derive(IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,31 +131,25 @@ impl Gain {
 /// The numbers of a finding, by name; a name ends with its unit.
 pub type Evidence = Vec<(&'static str, serde_json::Value)>;
 
-/// One finding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// How much it matters.
     pub severity: Severity,
-    /// What it is about.
     pub subject: Subject,
-    /// One plain sentence with the numbers in it.
+    /// One plain sentence that contains the numbers.
     pub says: String,
-    /// The numbers behind it.
     pub evidence: Evidence,
-    /// What following the advice is worth.
+    /// The benefit of following the advice.
     pub gain: Gain,
     /// What to do, in this order unless the remedies say that they are a choice.
     pub remedy: Vec<Remedy>,
 }
 
-/// What a rule says about a finding. Severity and gain are given separately when it is offered.
+/// A finding's texts. Severity and gain are given separately when the finding is offered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wording {
-    /// What the finding is about.
     pub subject: Subject,
-    /// One plain sentence with the numbers in it.
+    /// One plain sentence that contains the numbers.
     pub says: String,
-    /// The numbers behind it.
     pub evidence: Evidence,
     /// What to do, in this order unless the remedies say that they are a choice.
     pub remedy: Vec<Remedy>,

@@ -1,7 +1,7 @@
 //! The findings of one rule, limited in number.
 //!
-//! Owns the choice of the findings that are shown in full. A rule may find a hundred thousand shards; only the
-//! most valuable are put into words, and the rest is counted.
+//! Chooses the findings that are shown in full. A rule may find a hundred thousand shards; only the most
+//! valuable are put into words, and the rest are counted.
 
 use super::{Finding, Gain, Severity, Wording, finding::rank};
 use crate::text::Label;
@@ -42,7 +42,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// No findings yet of a rule that gives these severities, the usual one first.
+    /// An empty collection for a rule with these severities, the usual one first.
     pub fn of(severities: &[Severity]) -> Self {
         let severity = severities.first().copied().unwrap_or(Severity::Info);
         Self { severity, shown: Vec::new(), surplus: Surplus::default() }

@@ -1,6 +1,8 @@
-//! The forecasts of all volumes: when they are made, which are kept, and what came.
+//! The forecasts of all volumes: when they are made, which are kept, and how they compare with what
+//! happened.
 //!
-//! Owns the simulations that they need, as results, and the records. Its task stores the records.
+//! Owns the results of the simulations that they need, and the records. Its task stores the
+//! records.
 
 use crate::{
     model::{
@@ -15,16 +17,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::task::JoinHandle;
 use wall_clock::Moment;
 
-/// Interval between forecasts, which are of whole days.
+/// Interval between forecasts, which cover whole days.
 const INTERVAL: Duration = Duration::from_secs(3_600);
 
-/// Interval between simulations, each of which takes seconds of a processor and the memory of a
-/// what-if; and the interval while a volume is about to fill.
+/// Interval between simulations, each of which takes seconds of CPU time and the memory of a
+/// what-if; and the shorter interval while a volume is about to fill.
 const SIMULATION_INTERVAL: Duration = Duration::from_secs(24 * 3_600);
 const SIMULATION_INTERVAL_FILLING: Duration = Duration::from_secs(6 * 3_600);
 
-/// The forecasts of each volume, or why there is none, by name. Volumes of unknown free space, and
-/// those of nodes with several, are left out.
+/// The forecasts of each volume by name, or why there is none. Volumes with unknown free space, and
+/// those of nodes with several volumes, are left out.
 pub type ForecastsByVolume = BTreeMap<Arc<str>, Result<VolumeForecasts, Withheld>>;
 
 /// The forecasts, and what they are made from.
@@ -32,7 +34,7 @@ pub type ForecastsByVolume = BTreeMap<Arc<str>, Result<VolumeForecasts, Withheld
 pub struct ForecastView {
     /// The forecasts.
     pub by_volume: Arc<ForecastsByVolume>,
-    /// What was booked, for forecasts under other rules.
+    /// The recorded growth, for forecasts under other rules.
     pub histories: Arc<GrowthHistories>,
     /// The kept forecasts, by volume.
     pub records: BTreeMap<String, ForecastRecord>,
@@ -55,13 +57,13 @@ impl Forecaster {
         Self { view, ..Self::default() }
     }
 
-    /// Whether anything that was booked is known.
+    /// Whether any growth has been recorded.
     pub(super) fn has_books(&self) -> bool {
         !self.view.histories.is_empty()
     }
 
-    /// Makes the forecasts again if they are old, keeps those of a new day, and compares those whose
-    /// time has come; returns what to store.
+    /// Makes new forecasts if they are old, keeps those of a new day, and compares those whose time
+    /// has come; returns what to store.
     pub(super) fn update(
         &mut self,
         plan: &Plan,
@@ -99,8 +101,8 @@ impl Forecaster {
         gone.chain(changed.into_iter().map(store)).collect()
     }
 
-    /// Removes the records of volumes that are long gone; returns their names. One that is not found for a while, as
-    /// after a start, keeps its record.
+    /// Removes the records of volumes that disappeared long ago; returns their names. A volume that is missing for a
+    /// while, as after a start, keeps its record.
     fn remove_gone(&mut self, plan: &Plan, now: Moment) -> Vec<String> {
         let volumes = &plan.conditions.disks.volumes;
         let is_gone = |(name, record): &(&String, &ForecastRecord)| {

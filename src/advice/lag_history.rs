@@ -35,7 +35,7 @@ struct Readings {
     recent: Reading,
 }
 
-/// How far indexes lagged earlier.
+/// Earlier lags of indexes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LagHistory(BTreeMap<TargetIx, Readings>);
 
@@ -51,7 +51,7 @@ pub struct LagChange {
 }
 
 impl LagChange {
-    /// By how much it grew; zero if it did not.
+    /// By how much it grew; zero if it did not grow.
     pub const fn growth(&self) -> u64 {
         self.now.saturating_sub(self.before)
     }
@@ -71,7 +71,7 @@ impl LagHistory {
         Self(readings.collect())
     }
 
-    /// How the lag of an index changed over an hour or more; none if that is not known.
+    /// How the lag of an index changed over an hour or more; `None` if unknown.
     pub fn change(&self, index: TargetRef<'_>) -> Option<LagChange> {
         let (before, now) = (self.0.get(&index.ix())?.earlier, Reading::of(index)?);
         let span = before.at.age(now.at);

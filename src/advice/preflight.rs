@@ -1,9 +1,9 @@
 //! Estimates, before a design document is deployed, what its index will cost and whether it fits.
 //!
 //! A pure function of (plan, documents, now). It never reads the documents: the caller passes the
-//! new one and the one that the database has now. All numbers are ranges, because nobody knows what
-//! a map function emits before it runs; what cannot be estimated is unknown. Used by the HTTP
-//! interface and the command `preflight`.
+//! new one and the database's current one. All numbers are ranges, because nobody knows what a map
+//! function emits before it runs; what cannot be estimated is unknown. Used by the HTTP interface
+//! and the command `preflight`.
 
 mod build_time;
 mod design;
@@ -52,8 +52,8 @@ pub enum PresentDesign {
 }
 
 impl PresentDesign {
-    /// From the result of reading the document: its JSON text, `None` if there is none, or why it
-    /// could not be read.
+    /// Converts the result of reading the document: its JSON text, `None` if it does not exist, or
+    /// why it could not be read.
     pub fn of(read: Result<Option<String>, String>) -> Self {
         match read {
             Ok(None) => Self::Absent,
@@ -66,10 +66,8 @@ impl PresentDesign {
     }
 }
 
-/// The document to deploy, and the cluster as it is.
 #[derive(Clone, Copy, Debug)]
 pub struct PreflightInputs<'a> {
-    /// The cluster as it is.
     pub plan: &'a Plan,
     /// The database.
     pub db: DbIx,
@@ -77,7 +75,8 @@ pub struct PreflightInputs<'a> {
     pub design: &'a DesignDocument,
     /// The document that it replaces.
     pub present: &'a PresentDesign,
-    /// Other documents of the same deployment: those deployed earlier, and those deployed later.
+    /// Other documents of the same deployment: first those deployed earlier, then those deployed
+    /// later.
     pub beside: [&'a [DesignDocument]; 2],
     /// Documents of the database on which its map functions are run; none if none were read.
     pub sample: Option<&'a DocSample>,
@@ -92,7 +91,7 @@ pub struct PreflightInputs<'a> {
 pub enum BuildKind {
     /// The document is new, and an index is built.
     New,
-    /// The present index stays until a cleanup, and another one is built beside it.
+    /// The current index stays until a cleanup, and another one is built beside it.
     Rebuild,
     /// It is not known whether the database has the document; an index is built.
     Unknown,
@@ -132,9 +131,9 @@ pub struct Preflight {
     /// Differences from the present document other than its views, such as its language, as
     /// sentences.
     pub document_changes: Vec<String>,
-    /// Each view of both documents.
+    /// Each view of the old and the new document.
     pub views: Vec<(String, ViewChange)>,
-    /// Names of the search indexes that are built. What they cost is not estimated.
+    /// Names of the search indexes that are built. Their cost is not estimated.
     pub search_indexes: Vec<String>,
     /// Names of fields that the present document has and the new one does not, such as `filters`.
     pub lost_fields: Vec<String>,
@@ -142,11 +141,11 @@ pub struct Preflight {
     pub docs: Option<u64>,
     /// The size of the new index; none if nothing is built or it cannot be estimated.
     pub size: Option<IndexSize>,
-    /// How long the build takes, in seconds; none if no build was measured.
+    /// Seconds that the build takes; `None` if no build was measured.
     pub seconds: Option<Spread>,
     /// Number of measured builds that `seconds` is based on.
     pub measured_builds: usize,
-    /// What the index needs on each node that has copies.
+    /// The space needed on each node that has copies.
     pub nodes: Vec<NodeNeed>,
     /// Further remarks for the reader, as sentences.
     pub notes: Vec<String>,
@@ -174,7 +173,7 @@ pub fn built_languages(snapshot: &Snapshot) -> BTreeSet<String> {
     Warmer::default().languages.into_iter().chain(languages).collect()
 }
 
-/// The document to deploy beside the present one and the indexes of the database.
+/// The document to deploy, compared with the current one and the indexes of the database.
 struct Comparison<'a> {
     design: &'a DesignDocument,
     present: &'a PresentDesign,
@@ -253,7 +252,7 @@ impl<'a> Comparison<'a> {
         beside: [&'a [DesignDocument]; 2],
         indexes: Vec<TargetRef<'a>>,
     ) -> Self {
-        // If the present document could not be read, its signature is that of the index which it has.
+        // If the current document could not be read, its signature is taken from its existing index.
         let present_signature = match present {
             PresentDesign::Absent => None,
             PresentDesign::Known(known) => (!known.views.is_empty()).then_some(known.signature),
@@ -265,7 +264,7 @@ impl<'a> Comparison<'a> {
         Self { design, present, beside, indexes, present_signature }
     }
 
-    /// The other documents that use an index with this signature, or were deployed earlier and
+    /// Other documents that use an index with this signature, or that were deployed earlier and
     /// build it.
     fn sharing(&self, signature: Signature) -> Vec<String> {
         let views = self.indexes.iter().filter_map(|index| index.view());

@@ -1,4 +1,4 @@
-//! What to ask access logs about an index.
+//! The questions that access logs answer about an index.
 
 use crate::{
     model::reads::{Asked, Reads},
@@ -21,7 +21,7 @@ pub(crate) struct AskedIndex<'a> {
     pub(crate) designs: Vec<&'a str>,
     /// Its name in logs, if it is a search index.
     pub(crate) search: Option<String>,
-    /// Whether it is one of Mango's.
+    /// Whether it is a Mango index.
     pub(crate) is_mango: bool,
 }
 
@@ -45,7 +45,7 @@ impl<'a> AskedIndex<'a> {
         }
     }
 
-    /// The question about all of it.
+    /// The question about the whole index.
     pub(crate) fn whole(&self) -> Asked<'_> {
         let view = self.search.as_deref();
         Asked { db: self.db, designs: &self.designs, view, is_mango: self.is_mango }
@@ -57,7 +57,8 @@ impl<'a> AskedIndex<'a> {
     }
 }
 
-/// The first and the last day of the time without a gap in which every request to every member is known.
+/// The first and the last day of the uninterrupted period in which every request to every member is
+/// known.
 pub(crate) fn covered_days(reads: &Reads, snapshot: &Snapshot, now: Moment) -> Option<(Day, Day)> {
     let nodes: BTreeSet<&str> = snapshot.members().map(|(_, node)| &*node.name).collect();
     reads.covered_days(&nodes, now)

@@ -20,20 +20,19 @@ pub enum RemedyKind {
     Choice,
 }
 
-/// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
-    /// What kind it is.
     pub kind: RemedyKind,
     /// What it does, or what has to be decided, in a few words.
     pub says: String,
-    /// What to paste; none for a choice.
+    /// What to paste; `None` for a choice.
     pub text: Option<String>,
 }
 
 impl Remedy {
     /// Shell lines that read the password once, unless it is in the environment, and a function that
-    /// sends requests with it. It is never on a command line, which every user of the machine can read.
+    /// sends requests with it. The password is never on a command line, which every user of the machine
+    /// can read.
     pub(super) const ASK: &str = r#"password=${COUCHDB_PASSWORD-}
 [ -n "$password" ] || { printf 'password: ' >/dev/tty; stty -echo </dev/tty; IFS= read -r password </dev/tty; stty echo </dev/tty; echo >/dev/tty; }
 login=$(printf '%s' "$COUCHDB_USER:$password" | sed 's/[\\"]/\\&/g')
@@ -106,8 +105,8 @@ ask() { printf 'user = "%s"\n' "$login" | curl -sS -K - "$@"; }"#;
         Self::couchdb(says, "GET", path, None)
     }
 
-    /// A request to CouchDB with a method, the parts of the path, which are encoded, and the JSON
-    /// to send.
+    /// A request to CouchDB: the method, the parts of the path, which are encoded, and the JSON to
+    /// send.
     pub fn couchdb(
         says: impl Into<String>,
         method: &str,
@@ -146,7 +145,7 @@ ask() { printf 'user = "%s"\n' "$login" | curl -sS -K - "$@"; }"#;
         let mut body = body.clone();
         let mut variables_at = Vec::new();
         for (number, (pointer, variable)) in variables.iter().enumerate() {
-            // No text in the body contains a run of this letter as long as this.
+            // The body contains no run of this letter of this length.
             let row = "x".repeat(body.to_string().len());
             let stand_in = format!("{number}{row}{number}");
             if let Some(serde_json::Value::String(text)) = body.pointer_mut(pointer) {

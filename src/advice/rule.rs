@@ -5,9 +5,7 @@ use super::{Findings, Severity, Situation};
 /// Rules about one subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Family {
-    /// Its title in the book.
     pub title: &'static str,
-    /// Its rules.
     pub rules: &'static [Rule],
 }
 
@@ -48,7 +46,7 @@ impl Rule {
         Self { severities: &[Severity::Warning], ..Self::info(check) }
     }
 
-    /// Where the book explains it, as a path of recliner's own web server.
+    /// The page of the book that explains it, as a path on recliner's own web server.
     pub fn learn(&self) -> String {
         format!("/docs/advice.html#{}", self.code)
     }

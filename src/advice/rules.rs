@@ -80,7 +80,8 @@ mod settings {
     pub(super) mod version_with_compaction_fault;
 }
 
-/// recliner itself: what it may not see, does not know, or is not allowed to do in time.
+/// recliner itself: what it cannot see or does not know, and what its settings keep it from doing
+/// in time.
 mod service {
     pub(super) mod limits_hold_back;
     pub(super) mod missing_rights;

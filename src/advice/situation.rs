@@ -1,4 +1,4 @@
-//! Everything that rules may look at.
+//! Everything that rules may read.
 
 use super::{CopyHistory, ForecastsByVolume, LagHistory, Survey};
 use crate::{
@@ -28,20 +28,22 @@ pub struct AdviceInputs {
     pub node_settings: Arc<NodeSettings>,
     /// The forecasts of volumes; empty without a running recliner.
     pub forecasts: Arc<ForecastsByVolume>,
-    /// How far indexes lagged earlier.
+    /// Earlier lags of indexes.
     pub lags: Arc<LagHistory>,
     /// Which copies of shards differ, and since when.
     pub copies: Arc<CopyHistory>,
-    /// Who reads the indexes, as access logs tell; empty without a running recliner.
+    /// Who reads the indexes, according to access logs; empty in commands that read the cluster
+    /// once.
     pub reads: Arc<Reads>,
     /// The thresholds.
     pub settings: AdviceSettings,
-    /// Settings that remedies check, so that they do not advise what is already set.
+    /// Settings that remedies check, so that they do not advise what is already configured.
     pub remedy_settings: RemedySettings,
 }
 
 impl AdviceInputs {
-    /// The inputs of one reading, without what only a running recliner learns.
+    /// The inputs for a command that reads the cluster once, without what only the service learns
+    /// over time.
     pub(crate) fn of_one_reading(
         plan: Arc<Plan>,
         status: Arc<ScanStatus>,
@@ -95,7 +97,7 @@ impl<'a> Situation<'a> {
         u64::from(map.copies.checked_div(map.ranges).unwrap_or(1).max(1))
     }
 
-    /// Targets that the survey put on one of its lists.
+    /// Targets that the survey lists individually.
     pub fn listed(&self, list: &'a [TargetIx]) -> impl Iterator<Item = TargetRef<'a>> {
         let snapshot = self.snapshot();
         list.iter().filter_map(|ix| snapshot.target(*ix))

@@ -61,8 +61,7 @@ pub struct NodeSurvey {
     pub unmeasured_shards: u64,
     /// Live bytes of shards.
     pub active_bytes: u64,
-    /// Number of those shards to which something was written in the last days, as far as growth is
-    /// known.
+    /// Number of those shards that were written to in the last days, among those of known growth.
     pub written_shards: u64,
     /// Bytes of files.
     pub file_bytes: u64,
@@ -108,7 +107,7 @@ impl GrowthSums {
         self.byte_seconds += other.byte_seconds * share;
     }
 
-    /// How long the files were watched, as a mean over their bytes; none if the growth of most of
+    /// How long the files were watched, averaged over their bytes; `None` if the growth of most of
     /// them is unknown.
     pub fn watched(&self) -> Option<Duration> {
         if self.watched_bytes <= 0.0 || self.watched_bytes < self.file_bytes / 2.0 {

@@ -1,8 +1,8 @@
 //! The task that runs the rules.
 //!
-//! Owns the [`AdviceView`] and publishes it. Nothing waits for it: it has a thread of its own, and
-//! while the journal cannot be written, records are stored later. A mute is answered once it is
-//! stored.
+//! Owns the [`AdviceView`] and publishes it. Nothing waits for it: it has its own thread, and
+//! records are stored later if the journal cannot be written. An order to mute is answered once it
+//! is stored.
 
 use super::{
     AdviceInputs, AdviceView, CopyHistory, LagHistory, Survey, check_surveyed,
@@ -44,7 +44,7 @@ const ORDER_QUEUE_LENGTH: usize = 8;
 pub struct MuteChange {
     /// What is muted.
     pub key: AdviceKey,
-    /// For how long; none to end it.
+    /// For how long; `None` ends the mute.
     pub mute_for: Option<Duration>,
     /// The operator's reason.
     pub why: Option<String>,
@@ -55,13 +55,13 @@ pub struct MuteChange {
 /// Why a mute order was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MuteError {
-    /// No advice is about this; the sentence names what there is.
+    /// There is no such advice; the sentence names what exists.
     #[error("{0}")]
     Unknown(String),
     /// It cannot be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The task has ended, or has not loaded what the previous process left.
+    /// The task has ended, or has not loaded the previous process's state.
     #[error("recliner is stopping, or has not loaded its state yet; try again")]
     Unavailable,
 }
@@ -88,7 +88,6 @@ impl AdviceHandle {
     }
 }
 
-/// What the task watches.
 #[derive(Clone, Debug)]
 pub struct AdviceSources {
     /// The plan.
@@ -101,9 +100,9 @@ pub struct AdviceSources {
     pub smoosh_channels: fn(&NodeSettings) -> Channels,
     /// The thresholds.
     pub settings: watch::Receiver<AdviceSettings>,
-    /// Settings that remedies check, so that they do not advise what is already set.
+    /// Settings that remedies check, so that they do not advise what is already configured.
     pub remedy_settings: watch::Receiver<RemedySettings>,
-    /// What was booked for each volume.
+    /// The recorded growth of each volume.
     pub histories: watch::Receiver<Arc<GrowthHistories>>,
     /// Who reads the indexes.
     pub reads: watch::Receiver<Arc<Reads>>,

@@ -1,7 +1,7 @@
 //! What can be done about the deleted documents of one database, with the risk of each choice.
 //!
-//! A pure function of the facts. recliner does none of it: each choice is a list of what to check before,
-//! what to do, and what to look at afterwards.
+//! A pure function of the facts. recliner carries out none of it: each choice lists what to check before,
+//! what to do, and what to verify afterwards.
 
 use super::{Remedy, rules::copy_without_deleted};
 use crate::{
@@ -17,7 +17,7 @@ use strum::IntoStaticStr;
 pub(crate) enum ChoiceKind {
     /// CouchDB purges them after a while.
     AutoPurge,
-    /// A new database without them.
+    /// A new database without the deleted documents.
     Replicate,
     /// Purges, slowly.
     Purge,
@@ -34,7 +34,7 @@ pub(crate) struct Choice {
     pub(crate) remedy: Vec<Remedy>,
 }
 
-/// The choices, in the order in which to consider them; none if nothing is deleted.
+/// The choices, in the order in which to consider them; empty if nothing is deleted.
 pub(crate) fn choices(facts: &TombstoneFacts) -> Vec<Choice> {
     let is_none = facts.fullest_copies().iter().all(|copy| copy.deleted() == Some(0));
     if is_none && facts.knows_every_range() {
@@ -44,7 +44,7 @@ pub(crate) fn choices(facts: &TombstoneFacts) -> Vec<Choice> {
     auto_purge.into_iter().chain([replicate(facts), purge(facts)]).collect()
 }
 
-/// The readers of the database's deletions that have not read all of them, or may not have.
+/// Readers of the database's deletions that have not read all of them, or may not have.
 fn late(facts: &TombstoneFacts) -> Vec<&Peer> {
     let reads = |peer: &&Peer| peer.kind.reads_changes() && peer.behind != Some(0);
     facts.peers.iter().filter(reads).collect()
@@ -67,7 +67,7 @@ fn check(facts: &TombstoneFacts) -> Remedy {
     )
 }
 
-/// What shows that it worked.
+/// The checks that show whether it worked.
 fn verify(facts: &TombstoneFacts) -> [Remedy; 2] {
     [
         Remedy::get("Then doc_del_count falls, and doc_count stays:", &[&facts.db]),
@@ -122,7 +122,8 @@ fn replicate(facts: &TombstoneFacts) -> Choice {
 
 fn purge(facts: &TombstoneFacts) -> Choice {
     let db = shell_word(&format!("/{}", encode_part(&facts.db))).into_owned();
-    // A batch is what CouchDB accepts at once, and the page that it is cut from is short enough for a shell.
+    // CouchDB accepts a whole batch at once, and the page that the batch is cut from is short enough for a
+    // shell.
     let script = [
         "(set -eu".to_owned(),
         Remedy::ASK.to_owned(),

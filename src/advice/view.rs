@@ -16,14 +16,14 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// A finding counts as gone only after this time: one near its threshold comes and goes by the
-/// minute.
+/// A finding counts as gone only after this time, because one near its threshold appears and
+/// disappears by the minute.
 const GONE_AFTER: Duration = Duration::from_secs(3_600);
 
 /// A finding that returns within this time counts as the same one.
 const SAME_WITHIN: Duration = Duration::from_secs(86_400);
 
-/// How long the record of a finding that is gone is kept.
+/// How long the record of a finding is kept after the finding is gone.
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
 
 /// A finding of a rule, with its record.
@@ -33,9 +33,9 @@ pub struct Piece<'a> {
     pub result: &'a RuleResult,
     /// The finding.
     pub finding: &'a Finding,
-    /// When it was first found; none without a running recliner.
+    /// When it was first found; `None` in commands that read the cluster once.
     pub since: Option<Moment>,
-    /// By whom and until when it is muted, if it is.
+    /// The mute in force, if any.
     pub muted: Option<&'a Mute>,
 }
 
@@ -48,7 +48,7 @@ pub struct AdviceView {
     pub results: Vec<RuleResult>,
     /// Records about findings and mutes.
     pub records: BTreeMap<AdviceKey, AdviceRecord>,
-    /// Since when findings that do not count as gone yet are absent. It is not stored: after a
+    /// Since when findings that do not yet count as gone have been absent. Not stored: after a
     /// restart the time starts again.
     absent_since: BTreeMap<AdviceKey, Moment>,
     /// The forecasts of volumes.
@@ -101,7 +101,7 @@ impl AdviceView {
         (counts, freed)
     }
 
-    /// The mute in force of a rule or of one of its findings.
+    /// The mute that is in force for a rule or one of its findings.
     fn mute(&self, key: &AdviceKey, now: Moment) -> Option<&Mute> {
         let mute = self.records.get(key)?.mute.as_ref()?;
         (now < mute.until).then_some(mute)
@@ -143,7 +143,7 @@ impl AdviceView {
 
     /// Marks findings that were absent for long enough as gone.
     fn note_absent(&mut self, found: &BTreeSet<AdviceKey>, now: Moment) {
-        // Findings that are only counted may be among those that were shown before.
+        // Findings that are only counted may include some that were shown before.
         let is_crowded = |code: &str| {
             self.results.iter().any(|it| it.rule.code == code && it.surplus.count() > 0)
         };

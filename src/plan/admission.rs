@@ -183,9 +183,9 @@ impl Admission {
         self.admit(node, channel, candidate).err().map(|refusal| refusal.reason)
     }
 
-    /// The nodes to which a target's requests would go if it started now despite all refusals: for a
-    /// view compacted copy by copy, those of the copies that its round has not compacted yet and that are
-    /// worth it, or of one copy if none is.
+    /// Nodes that would receive a target's requests if it started now despite all refusals. For a view
+    /// compacted copy by copy, these are the nodes of the copies that its round has not compacted yet and
+    /// that are worth compacting, or of one copy if none is worth it.
     pub(super) fn request_nodes(&self, node: NodeIx, candidate: &CandidateSummary) -> Vec<NodeIx> {
         match candidate.unit {
             CompactionUnit::ShardFile => vec![node],
@@ -315,8 +315,8 @@ impl Admission {
         let copies_by_node = self.copies_to_start(node, candidate);
         let (all_copies, file) =
             (candidate.unit == CompactionUnit::AllCopies, candidate.file_bytes.get().unwrap_or(0));
-        // A ramp with a limit, and a rest, end in time as long as nothing else starts. A node that
-        // has not reported its running jobs gives no such guarantee.
+        // A ramp with a limit and a rest both end in time if nothing else starts. A node that has
+        // not reported its running jobs gives no such guarantee.
         let passes = |node_copies: &NodeCopies| {
             let ramp = self.gates.ramp(node_copies.node);
             self.gates.refusal(node_copies.node, channel).is_none()
@@ -423,8 +423,8 @@ impl Admission {
         if let Some(refusal) = rest.and_then(|rest| self.backoff_refusal(rest, candidate)) {
             return Err(refusal);
         }
-        // Its facts may be those of a copy that the current round has already compacted, and choosing a copy
-        // rules out those that are known to be lean.
+        // The facts may describe a copy that the current round has already compacted; choosing a copy
+        // excludes copies that are known to have little waste.
         if candidate.blocker == Blocker::FreesLittle && !status.forced && !self.in_round(candidate)
         {
             let value = candidate.reclaimable_bytes().map(|frees| frees as f64);
@@ -501,8 +501,9 @@ impl Admission {
         db_copies.ok_or(Refusal::without_numbers(RefusalReason::Excluded))
     }
 
-    /// The copies of a view that its round has not compacted yet, or all copies if a new round begins: those
-    /// that are worth it, unless an order forces it, the one with most waste first.
+    /// The copies of a view that its round has not compacted yet, or all copies if a new round begins. Only
+    /// copies worth compacting are returned, unless an order forces it; the copy with most waste comes
+    /// first.
     fn remaining_copies(
         &self,
         candidate: &CandidateSummary,
@@ -627,7 +628,8 @@ impl Admission {
             && self.activity.is_other_copy_running(&self.snapshot, candidate.db, candidate.ix)
     }
 
-    /// Checks what only postpones a start on a node: starts are spread out, or the node rests.
+    /// Checks the reasons that only postpone a start on a node: starts are spread out, or the node
+    /// rests.
     fn check_turn(&self, node: NodeIx, ix: TargetIx) -> Result<(), Refusal> {
         self.check_ramp(node)?;
         let rest = self.gates.rest(node).filter(|_| !self.is_ordered(ix));

@@ -25,7 +25,7 @@ use wall_clock::Moment;
 pub struct VolumeSpace {
     /// Free bytes.
     pub available: u64,
-    /// The volume's size in bytes, where it is known.
+    /// The volume's size in bytes, if known.
     pub size: Option<u64>,
     /// Bytes that the unfinished files of running compactions took at the same moment, where their directory
     /// can be read.
@@ -34,14 +34,13 @@ pub struct VolumeSpace {
     pub measured_at: Moment,
 }
 
-/// One volume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Volume {
     /// The volume's name in metrics: unique, from the configuration.
     pub name: Arc<str>,
     /// The nodes with files on it, by CouchDB's names.
     pub nodes: Vec<Arc<str>>,
-    /// Its space; absent where it is unknown or too old to rely on.
+    /// Its free space; `None` if unknown or too old to rely on.
     pub space: Option<VolumeSpace>,
     /// When free space began to fall faster than the jobs on the volume explain.
     pub falling_since: Option<Moment>,
@@ -68,8 +67,8 @@ impl Volume {
         self.jobs(jobs, snapshot).fold(0, |sum, job| sum.saturating_add(job.reserved_bytes))
     }
 
-    /// Bytes of the unfinished files that the compactions on it have written: as measured with its free space,
-    /// or else estimated.
+    /// Bytes of the unfinished files that running compactions have written on it: as measured together with
+    /// its free space, or else estimated.
     #[must_use]
     pub fn held_bytes(&self, jobs: &Jobs, snapshot: &Snapshot) -> u64 {
         if let Some(held) = self.space.and_then(|space| space.held) {

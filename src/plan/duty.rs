@@ -15,10 +15,10 @@ use wall_clock::Moment;
 
 /// The longest part of a busy period that counts.
 ///
-/// A job may stall for hours without much I/O, and the period ends with the last of its jobs. A
-/// rest of the same length could stop a node for half a day because of a job that caused no load.
-/// One hour is the period over which `limits.bytes_per_hour` counts too. It is long enough for
-/// other work of the node to catch up; if it is not, `pressure` holds starts back.
+/// A job may stall for hours without much I/O, and the period ends with its last job. A rest of the
+/// same length could stop a node for half a day because of a job that caused no load. One hour is
+/// also the period of `limits.bytes_per_hour`, and it is long enough for the node's other work to
+/// catch up; if it is not, `pressure` holds starts back.
 pub(crate) const MAX_COUNTED_WORK: Duration = BUDGET_PERIOD;
 
 /// How long a node rests after this much work.
@@ -62,8 +62,8 @@ pub(super) fn rested_at(period: &BusyPeriod, duty_percent: f64) -> Option<Moment
 }
 
 impl Refusal {
-    /// How long compactions ran on the node before the rest, as far as that counts; `None` while
-    /// they still run, or if the reason is not [`Duty`](RefusalReason::Duty).
+    /// How long compactions ran on the node before the rest, up to the maximum that counts. `None`
+    /// while they still run, or if the reason is not [`Duty`](RefusalReason::Duty).
     #[must_use]
     pub fn busy_before_rest(&self, duty_percent: f64) -> Option<Duration> {
         let rest = self.limit.filter(|_| self.reason == RefusalReason::Duty)?;

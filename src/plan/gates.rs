@@ -121,7 +121,7 @@ impl GateInputs<'_> {
             .or_else(|| {
                 self.suspension_refusal(&SuspensionScope::Channel(channel.name.to_string()))
             })
-            // In advise mode nothing starts anyway, and advice does not need the journal.
+            // In advise mode nothing starts, and advice does not need the journal.
             .or_else(|| self.journal_refusal().filter(|_| self.rules.mode == Mode::Enforce))
             .or_else(|| self.maintenance_refusal(at))
             .or_else(|| self.upgrade_refusal(at))
@@ -193,8 +193,8 @@ impl GateInputs<'_> {
 const MIN_RAMP_STEP: Duration = Duration::from_secs(30);
 
 impl Rules {
-    /// The time in which the number of jobs allowed during the ramp doubles; `None` without a
-    /// `wait`, which lets everything start at once.
+    /// Time in which the number of jobs allowed during the ramp doubles. `None` without a `wait`:
+    /// then everything may start at once.
     fn ramp_step(&self) -> Option<Duration> {
         let wait = self.limits.wait;
         (!wait.is_zero()).then(|| wait.max(MIN_RAMP_STEP))
@@ -215,7 +215,8 @@ pub(super) struct ClosedGates {
     /// By node, then by channel.
     refusals: Vec<Option<Refusal>>,
     channel_count: usize,
-    /// By node. A rest and a ramp pass, so they are checked last: they must not hide what lasts.
+    /// By node. A rest and a ramp pass, so they are checked last: they must not hide lasting
+    /// reasons.
     rests: Vec<Option<Refusal>>,
     ramps: Vec<Option<Refusal>>,
 }

@@ -26,7 +26,6 @@ const CHEAP_BUDGET_SHARE: f64 = 0.5;
 /// The volume that shortens a node's horizons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScarceVolume {
-    /// Its name.
     pub name: Arc<str>,
     /// Its free share, 0 to 1.
     pub free_share: f64,
@@ -35,15 +34,15 @@ pub struct ScarceVolume {
 /// The factors on the horizons of one node, and the reasons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HorizonFactor {
-    /// At most one: how much the fullest volume shortens them.
+    /// How much the fullest volume shortens them; at most one.
     pub space: f64,
     /// The fullest volume, if it shortens them.
     pub scarce_volume: Option<ScarceVolume>,
     /// A volume that cannot shorten them, because its size is unknown.
     pub unsized_volume: Option<Arc<str>>,
-    /// At least one: how much load lengthens them.
+    /// How much load lengthens them; at least one.
     pub load: f64,
-    /// At least one: how much the hourly budget lengthens them.
+    /// How much the hourly budget lengthens them; at least one.
     pub budget: f64,
 }
 

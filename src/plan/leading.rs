@@ -22,8 +22,8 @@ pub(super) struct LeadingCandidate {
     pub(super) summary: CandidateSummary,
 }
 
-/// Orders, oldest first, and of one run the best first; then views that no channel takes any more although only some of their
-/// copies were compacted, so that their rounds are completed.
+/// Operators' orders first, oldest first and within a run best first. Then views that no channel takes any more
+/// although only some of their copies were compacted, so that their rounds are completed.
 pub(super) fn leading_candidates(
     snapshot: &Snapshot,
     channels: &Channels,

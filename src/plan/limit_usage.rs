@@ -1,7 +1,6 @@
 //! How much of each limit is used now.
 //!
-//! Counts as the planner does: every compaction, no matter who started it, but not what this plan
-//! would start.
+//! Counts like the planner: every compaction, whoever started it, but not the starts of this plan.
 
 use super::{admission, duty, published::Plan, slots::JobSlots};
 use crate::{jobs::BusyPeriod, table::NodeIx};

@@ -72,8 +72,8 @@ impl Plan {
         self.starts_if_ordered(target).into_iter().next()
     }
 
-    /// All starts of a target if an operator ordered it, despite all refusals: several for a view that is
-    /// compacted copy by copy.
+    /// All starts of a target if an operator ordered it, despite all refusals. A view that is compacted
+    /// copy by copy has several.
     #[must_use]
     pub fn starts_if_ordered(&self, target: TargetRef<'_>) -> Vec<PlannedStart> {
         let taken = self.start_channel_index(target).map(|(channel, _)| channel);

@@ -130,8 +130,8 @@ pub(super) fn accepts_names_and_state(
         && accepts_names(channel, target)
 }
 
-/// A stray file serves no requests, a missing one leaves nothing to compact, and an unaddressable
-/// one cannot be started.
+/// A stray file serves no requests, a missing file leaves nothing to compact, and an unaddressable
+/// file cannot be started.
 const fn is_compactable(state: TargetState) -> bool {
     match state {
         TargetState::Ok | TargetState::Resharding => true,

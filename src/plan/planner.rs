@@ -117,8 +117,8 @@ pub struct PlannerHandle {
 }
 
 impl PlannerHandle {
-    /// Removes queued targets until their facts are measured again, if given only those of one node
-    /// or one channel; returns how many. `None` if the task has ended.
+    /// Removes queued targets until their facts are measured again; `node` or `channel` restricts
+    /// which. Returns the number removed; `None` if the task has ended.
     pub async fn flush(&self, node: Option<String>, channel: Option<String>) -> Option<u64> {
         let (reply, answer) = oneshot::channel();
         self.commands
@@ -190,7 +190,7 @@ impl PlannerTask {
                 news = self.inputs.snapshots.changed() => if news.is_ok() { Event::InputsChanged } else { Event::Stop },
                 news = self.settings.changed() => if news.is_ok() { Event::Settings } else { Event::Stop },
                 Some(command) = self.commands.recv() => Event::Command(command),
-                // A dropped sender sends no more updates; its last value still counts.
+                // A dropped sender sends no more updates; its last value stays valid.
                 Ok(()) = self.inputs.jobs.changed() => Event::InputsChanged,
                 Ok(()) = self.inputs.constraints.changed() => Event::InputsChanged,
                 Ok(()) = self.inputs.disks.changed() => Event::InputsChanged,
@@ -265,7 +265,8 @@ impl PlannerTask {
         rules.fresh_for = rules.fresh_for.max(sweeps);
         let now = self.clock.now();
         let granted = *self.inputs.shared.borrow_and_update();
-        // In advise mode nothing is asked for, and the plan shows what the cluster's own limits allow.
+        // In advise mode no lease is requested, and the plan shows what the cluster's own limits
+        // allow.
         let granted = granted.filter(|_| rules.mode == Mode::Enforce);
         let rules =
             rules.bounded_by(granted.map(|granted| granted.allowance(Now::read(self.clock))));

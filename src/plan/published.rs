@@ -45,13 +45,10 @@ pub enum Decision {
 /// The plan published last: a snapshot, the channel of each target, and the starts.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The facts from which the plan was made.
     pub snapshot: Arc<Snapshot>,
-    /// The channels the plan was made for.
     pub channels: Arc<Channels>,
     /// The live conditions under which the plan was made.
     pub conditions: Conditions,
-    /// The settings with which the plan was made.
     pub rules: Arc<Rules>,
     /// The time of planning.
     pub planned_at: Moment,
@@ -166,8 +163,8 @@ impl Plan {
         })
     }
 
-    /// The place of a target among those of its queue that only wait for their turn, from one, and
-    /// the number of these; `None` if something else holds it back.
+    /// The place of a target, from one, among those of its queue that only wait for their turn, and
+    /// the number of these. `None` if something else holds the target back.
     #[must_use]
     pub fn place_in_line(&self, target: TargetRef<'_>) -> Option<(usize, usize)> {
         let channel = self.placements.get(target.ix().as_usize())?.channel_index()?;
@@ -241,7 +238,7 @@ impl Plan {
         })
     }
 
-    /// A target's rent, with the time and the horizon factor with which the plan compared it.
+    /// A target's rent, with the time and the horizon factor that the plan used to compare it.
     #[must_use]
     pub fn rent_now(&self, target: TargetRef<'_>) -> RentNow {
         self.horizon_factors.rent_now(target, self.planned_at)

@@ -68,8 +68,8 @@ impl QueueBounds {
             || self.ramp_refusal.is_some()
     }
 
-    /// Whether only a candidate that precedes the queue may start: one that was ordered while the
-    /// node rests, or one that precedes the reservation.
+    /// Whether only a candidate ahead of the queue may start: one that was ordered while the node
+    /// rests, or one that precedes the reservation.
     pub(super) fn admits_leading_only(&self) -> bool {
         self.rest_refusal.is_some()
             || self.limits_with_reservation.is_some_and(|limits| limits.reached_limit.is_some())

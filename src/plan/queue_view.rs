@@ -32,7 +32,8 @@ pub struct QueueView {
     pub priority_range: Option<(f64, f64)>,
     /// When the oldest queued target was queued.
     pub oldest_queued_at: Option<Moment>,
-    /// Bytes on disk that compacting every queued target would free, as far as sizes are known.
+    /// Bytes on disk that compacting every queued target would free; targets of unknown size are
+    /// not included.
     pub reclaimable_bytes: u64,
     /// Running jobs whose target this channel takes, including jobs that others started.
     pub active_jobs: usize,
@@ -71,7 +72,7 @@ impl PublishedQueues {
     }
 }
 
-/// The queues whose sums include what the last compactions of these targets taught.
+/// The queues with sums that include what the last compactions of these targets taught.
 pub(super) fn with_learned_bytes(
     queues: &Arc<[Arc<QueueView>]>,
     (predicted, learned): (&Snapshot, &Snapshot),

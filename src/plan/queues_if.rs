@@ -40,7 +40,7 @@ pub(crate) struct QueuesIf {
     waiting: PublishedQueues,
     snapshot: Arc<Snapshot>,
     copies: Arc<CopyMap>,
-    /// Whether some queue has lost all its targets while others had not fitted into it.
+    /// Whether a queue has lost all its targets while others had not fitted into it.
     is_exhausted: bool,
 }
 

@@ -5,9 +5,9 @@ use strum::{EnumMessage, EnumProperty, EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// Why a queued target does not start: a closed set, in the order in which the reasons are checked.
-/// A target is refused for the first reason that applies; `headroom` is checked a second time
-/// before `ramp`, after subtracting this plan's earlier starts. What only passes is checked last, so
-/// that it never hides what lasts.
+/// A target is refused for the first reason that applies; `headroom` is checked a second time before
+/// `ramp`, after subtracting this plan's earlier starts. Temporary reasons are checked last, so that
+/// they never hide lasting ones.
 ///
 /// Each variant says what its label means, why it holds a target back, and what ends it; `short` is
 /// what tables show beside the group of the reason.
@@ -47,7 +47,7 @@ pub enum RefusalReason {
     )]
     #[strum(props(short = "being built", ends_when = "the index has caught up."))]
     Building,
-    /// It failed repeatedly and waits for its release.
+    /// It failed repeatedly and is not retried until it is released.
     #[strum(message = "it failed repeatedly and waits for recliner release")]
     #[strum(
         detailed_message = "it failed `failure.quarantine_after` times in a row and waits to be released."
@@ -198,7 +198,7 @@ pub enum RefusalReason {
     )]
     #[strum(props(ends_when = "enough time has passed, and the node has reported."))]
     Ramp,
-    /// Compactions of this process ran on the node, and it rests from them.
+    /// Compactions of this process ran on the node, and the node rests after them.
     #[strum(message = "the node rests after recliner's compactions (limits.duty)")]
     #[strum(
         detailed_message = "recliner's compactions ran on the node, and may run for no more than the share `limits.duty` of its time: after them it rests. While they run, others join only until the first of them has ended. An operator's order does not wait for this."
@@ -209,8 +209,8 @@ pub enum RefusalReason {
     Duty,
 }
 
-/// What kind of obstacle a refusal is: one of six groups. Pages and tables show it, because the exact
-/// reason among those of one's turn changes whenever a job starts or ends.
+/// The kind of obstacle: one of six groups. Pages and tables show the group, because among the
+/// reasons of a target that waits for its turn the exact one changes whenever a job starts or ends.
 #[derive(EnumMessage, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -224,13 +224,13 @@ pub enum RefusalClass {
     /// A time must come, or the node must become calmer.
     #[strum(message = "it starts at a later time: a window opens, a pause ends, or load falls")]
     NotBefore,
-    /// There is not enough free space, or it is unknown.
+    /// There is not enough free space, or the free space is unknown.
     #[strum(message = "the volume lacks free space, or nothing says how much it has")]
     Lacks,
     /// CouchDB is at work on the same files.
     #[strum(message = "CouchDB compacts, builds or splits it right now")]
     Busy,
-    /// Its turn comes without anyone's action, as jobs end and facts are read again.
+    /// Its turn comes without any action, as jobs end and facts are read again.
     #[strum(message = "its turn comes as other jobs end")]
     InLine,
 }
@@ -273,7 +273,7 @@ impl RefusalReason {
         }
     }
 
-    /// Whether the target can never start as it is.
+    /// Whether the target can never start in its present state.
     pub const fn is_never(self) -> bool {
         matches!(self.class(), RefusalClass::Never)
     }
@@ -289,11 +289,12 @@ impl RefusalReason {
         matches!(self, Self::ChannelLimit | Self::NodeLimit | Self::ClusterLimit)
     }
 
-    /// A label in a few words, as tables show it: the group, and what to change where someone can.
+    /// A short label for tables: the group, and what to change if someone can change it.
     pub fn words_of(label: &str) -> String {
         let Some(reason) = Self::from_label(label) else { return label.replace('_', " ") };
         let group = reason.class().words();
-        // Of reasons of one's turn, which one applies first says nothing that lasts.
+        // For a target that waits for its turn, the first reason that applies changes too often to
+        // show.
         reason.get_str("short").map_or_else(|| group.clone(), |short| format!("{group}: {short}"))
     }
 
@@ -322,7 +323,7 @@ pub struct Refusal {
     pub value: Option<f64>,
     /// The limit it was compared with.
     pub limit: Option<f64>,
-    /// When this reason began to apply, if known; otherwise when the target was queued.
+    /// When this reason began to apply; if unknown, when the target was queued.
     pub since: Option<Moment>,
 }
 
@@ -332,8 +333,8 @@ impl Refusal {
         Self { reason, value: None, limit: None, since: None }
     }
 
-    /// Whether the refusal passes without anyone's action, as other jobs end and facts are read
-    /// again, so that an order can wait for it. A limit of zero jobs never frees a slot.
+    /// Whether the refusal passes without any action, as other jobs end and facts are read again,
+    /// so that an order can wait for it. A limit of zero jobs never frees a slot.
     pub(super) fn is_transient(&self) -> bool {
         let passes = self.reason.class() == RefusalClass::InLine;
         passes && !(self.reason.is_of_slots() && self.limit == Some(0.0))

@@ -19,7 +19,7 @@ pub struct Rules {
     /// Whether the process may start anything. In advise mode, the plan contains what it would
     /// send if every channel enforced.
     pub mode: Mode,
-    /// Limits on running jobs, and on files whose compaction starts within an hour.
+    /// Limits on running jobs, and on the files whose compactions start within an hour.
     pub limits: Limits,
     /// The share of limits that several clusters have, which bounds [`Self::limits`]; `None` if nothing is shared.
     pub shared: Option<Allowance>,
@@ -32,7 +32,7 @@ pub struct Rules {
     /// The age up to which facts count as fresh.
     pub fresh_for: Duration,
     /// Number of views that may have all their copies compacted at once. Not configurable: larger
-    /// than one only in what-if, which decides for more than one moment.
+    /// than one only in what-if, which decides about more than one moment.
     pub whole_views: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Runs: which members go first in a plan, and how far a run has come.
+//! Runs: which members go first in a plan, and a run's progress.
 //!
 //! Pure. A run's members are ordered like single targets, plan by plan, so that every gate, limit
 //! and window applies to them; so do `limits.duty` and reserved slots, which an order for one
@@ -31,23 +31,23 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// Members of runs that one queue offers first at a time, the best of them: more than can start
-/// before the next plan.
+/// Maximum number of a queue's run members that are offered ahead of the queue at a time, best
+/// first: more than can start before the next plan.
 const MAX_ORDERED: usize = 256;
 
-/// Members that are named for each reason.
+/// Maximum number of members named for each reason.
 const MAX_EXAMPLES: usize = 20;
 
-/// The number of a run that is only supposed.
+/// The number of a hypothetical run.
 pub const SUPPOSED_RUN: u64 = u64::MAX;
 
 /// A run whose names were looked up: there are far more targets than names.
 struct OpenRun<'a> {
     number: u64,
     run: &'a Run,
-    /// The instances of its database, if it is about one.
+    /// The instances of its database, if it is restricted to one.
     dbs: Option<Vec<DbIx>>,
-    /// Its node, if it is about one that is known.
+    /// Its node, if it is restricted to one that is known.
     node: Option<NodeIx>,
     constraints: &'a TargetConstraints,
 }
@@ -120,7 +120,7 @@ pub(super) fn with_members_ordered(
         return conditions.clone();
     }
     let mut offered = Vec::new();
-    // Queues of which targets that did not fit into them may be offered too.
+    // Queues whose targets may be offered too although they did not fit into the queue.
     let mut overflowing = BTreeSet::new();
     for queue in waiting.queues.iter() {
         let channel = queue.channel_index;
@@ -189,19 +189,19 @@ fn best_outside_queues(
     best.into_values().flatten().map(|(_, ix, number)| (ix, number)).collect()
 }
 
-/// What a run does about a target of its scope that was not compacted since it began.
+/// What a run does with a target of its scope that has not been compacted since the run began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Member {
     /// It is being compacted.
     Runs,
     /// It starts now.
     Starts,
-    /// It starts once this passes.
+    /// It starts once this reason passes.
     Waits(RefusalReason),
-    /// Nothing but a change of the settings, of the target or by an operator ends this, so that the
-    /// run goes on without it.
+    /// Only a change of the settings, of the target or by an operator ends this reason, so the run
+    /// goes on without it.
     LeftOut(RefusalReason),
-    /// An index of which nobody can say whether it is worth it: its size is unknown.
+    /// An index of unknown size: nobody can say whether compacting it is worth it.
     Unmeasured,
 }
 
@@ -215,7 +215,7 @@ impl Member {
     }
 }
 
-/// Whether a run goes on without members that are refused like this.
+/// Whether a run goes on without members that are refused for this reason.
 fn is_left_out(refusal: &Refusal) -> bool {
     let never_passes = refusal.reason.class() == RefusalClass::InLine && !refusal.is_transient();
     never_passes
@@ -230,7 +230,7 @@ pub struct RunProgress {
     pub running: u64,
     /// Number of members that start now.
     pub starting: u64,
-    /// Members that start once something passes, by what that is.
+    /// Members that start once a reason passes, by reason.
     pub waiting: BTreeMap<RefusalReason, LeftOut>,
     /// Members that the run goes on without, by reason.
     pub left_out: BTreeMap<RefusalReason, LeftOut>,
@@ -250,9 +250,9 @@ impl RunProgress {
         self.running + self.starting + waiting
     }
 
-    /// Seconds that the rest of the run takes, if every node always has a compaction to run and rests as
-    /// `limits.duty` says; `None` before any rate was measured, or while all wait for something
-    /// that neither time nor the end of a job brings.
+    /// Seconds that the rest of the run takes if every node always has a compaction to run and rests as
+    /// `limits.duty` requires. `None` before any rate was measured, or while all members wait for
+    /// something that neither time nor the end of a job brings.
     #[must_use]
     pub fn seconds_left(&self, plan: &Plan) -> Option<f64> {
         let may_go_on = |reason: &RefusalReason| reason.is_of_turn();
@@ -278,7 +278,7 @@ impl RunProgress {
         RunEnd { at, how, by, members, left_out }
     }
 
-    /// What the run goes on without.
+    /// The members that the run goes on without, by reason.
     #[must_use]
     pub fn left_out_groups(&self) -> Vec<LeftOut> {
         self.left_out.values().cloned().chain(unnamed("unmeasured", self.unmeasured)).collect()
@@ -293,8 +293,9 @@ fn unnamed(reason: &str, members: u64) -> Option<LeftOut> {
 /// Why each queued target does not start, by row: looking it up is far cheaper than deciding again.
 struct QueuedReasons {
     by_row: Vec<Option<Option<RefusalReason>>>,
-    /// Whether a run goes on without the members of a queue that are refused for a reason: slots that
-    /// no job ever frees are known only from a refusal's numbers, and are the same for a whole queue.
+    /// Whether a run goes on without the members of a queue that are refused for a reason. Slots that
+    /// no job ever frees can be recognised only from a refusal's numbers, which are the same for the
+    /// whole queue.
     left_out: BTreeMap<(QueueKey, RefusalReason), bool>,
 }
 
@@ -326,8 +327,8 @@ impl QueuedReasons {
 }
 
 impl Plan {
-    /// What a run does about each target of its scope that was not compacted since it began, and
-    /// that is worth it.
+    /// What a run does with each target of its scope that is worth compacting and has not been
+    /// compacted since the run began.
     pub fn run_members<'a>(
         &'a self,
         number: u64,
@@ -357,10 +358,10 @@ impl Plan {
         })
     }
 
-    /// What a run does about a target that is not being compacted, and that it has to look at.
+    /// What a run does with a target that needs a decision and is not being compacted.
     fn member_of(&self, run: &Run, target: TargetRef<'_>) -> Option<Member> {
         let (ix, constraints) = (target.ix(), &self.conditions.constraints);
-        // For most targets this is known without a decision.
+        // For most targets the answer is known without a decision.
         let is_untaken =
             self.placements.get(ix.as_usize()).is_none_or(|it| it.channel_index().is_none())
                 && !constraints.orders.contains_key(&ix)
@@ -374,7 +375,7 @@ impl Plan {
                 let is_unknown = target.file_bytes().is_none()
                     && matches!(target.state(), TargetState::Ok | TargetState::Resharding);
                 match channel_of(run, &self.channels, None, target) {
-                    // Better members of its queue are ordered before it.
+                    // Better members of its queue go first.
                     Some(_) => Some(Member::Waits(RefusalReason::ChannelLimit)),
                     None if !is_unknown => None,
                     // Its node has not answered yet.
@@ -387,7 +388,7 @@ impl Plan {
         }
     }
 
-    /// How far a run has come; `why` says in a sentence why a member does not start.
+    /// The progress of a run; `why` explains in a sentence why a member does not start.
     #[must_use]
     pub fn run_progress(
         &self,
@@ -419,7 +420,7 @@ impl Plan {
                 });
             }
         };
-        // Of one database, deciding about its few targets takes less.
+        // A single database has few targets, so deciding about each of them is cheaper.
         let queued = !matches!(run.scope, RunScope::Database(_));
         let queued = queued.then(|| QueuedReasons::of(self));
         for (target, member) in self.members_with(number, run, queued.as_ref()) {
@@ -445,7 +446,8 @@ impl Plan {
         progress
     }
 
-    /// The end of a run, if nothing is left to start or to wait for, or if it waited too long.
+    /// Why a run ends: nothing is left to start or to wait for, or it waited too long. `None` if it
+    /// goes on.
     #[must_use]
     pub fn run_end(&self, number: u64, run: &Run, now: Moment) -> Option<RunEnd> {
         let is_pending =

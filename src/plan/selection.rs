@@ -106,8 +106,8 @@ pub(super) struct SelectionContext<'a> {
 }
 
 impl SelectionContext<'_> {
-    /// A candidate with what a compaction that starts now is expected to leave: as its last one
-    /// taught, or with the waste that is written while it runs.
+    /// A candidate with the sizes that a compaction starting now is expected to leave: what its
+    /// last one taught, or the waste written while it runs.
     fn expected(&self, candidate: &CandidateSummary) -> CandidateSummary {
         let learned = candidate.with_learned_prediction(self.remaining_bytes);
         if self.remaining_bytes.contains_key(&candidate.ix) {
@@ -129,8 +129,8 @@ struct NextStart {
 }
 
 impl NextStart {
-    /// The same start, if it is still admitted after other starts. Most starts leave most queues as
-    /// they are, and checking one candidate takes less time than searching for the next.
+    /// The same start, if it is still admitted after other starts. Most starts do not affect most
+    /// queues, and checking one candidate takes less time than searching for the next.
     fn if_still_admitted(self, queue: &SelectionQueue<'_>, admission: &Admission) -> Option<Self> {
         let QueueView { node, channel_index: channel, .. } = *queue.view;
         let node = admission.admit(node, channel, queue.get(self.index)?).ok()?;

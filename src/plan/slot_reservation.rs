@@ -5,8 +5,8 @@
 //! single files keep the nodes busy, slots become free one at a time and each is used before the
 //! next one is free. A large file needs a good part of the hourly byte budget, and smaller files
 //! use up expired bytes before enough of them add up. So after such a target has waited long
-//! enough, free slots and bytes are reserved for it. This module decides for which target they are
-//! reserved, and for which period.
+//! enough, free slots and bytes are reserved for it. This module decides for which target, and for
+//! how long.
 //!
 //! At most one target has a reservation: one that was ordered; otherwise the one that has waited
 //! longest among those that only running jobs and spent bytes keep from starting. A reservation
@@ -66,7 +66,7 @@ impl ReservationDecision {
             for candidate in
                 queue.candidates(context.orders).filter(|it| admission.may_need_reservation(it))
             {
-                // A run may take days, for which slots must not stay reserved.
+                // A run may take days; slots must not stay reserved that long.
                 let ordered = context.orders.get(&candidate.ix).filter(|it| it.run.is_none());
                 let placed = context.placements.get(candidate.ix.as_usize());
                 let placed =

@@ -21,8 +21,8 @@ const LARGE_FILE_DIVISOR: u64 = 8;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct JobSlots {
     limits: Limits,
-    /// Whether clusters share the limits. A file larger than the whole hourly budget starts alone only if not: each of
-    /// them would start one.
+    /// Whether clusters share the limits. Only if they do not may a file larger than the whole hourly budget start
+    /// alone: otherwise each cluster would start one.
     is_shared: bool,
     /// Number of views whose copies may all be compacted at once.
     whole_views: usize,
@@ -77,7 +77,7 @@ impl ReservedSlots {
         };
         for (node, copies) in files_by_node(&reservation.copies) {
             if let Some(count) = reserved.jobs_by_node.get_mut(node.as_usize()) {
-                // If all slots are free already, any other start would only delay this one.
+                // All slots are already free, so any other start would only delay this one.
                 *count = if reservation.slots_free { usize::MAX } else { copies };
             }
             reserved.cluster_jobs = reserved.cluster_jobs.saturating_add(copies);

@@ -16,7 +16,7 @@ use std::time::Duration;
 use wall_clock::Moment;
 
 /// How long a "compaction runs" fact counts for a node that does not answer, since its jobs may
-/// still be running. After that, a node that is gone for good blocks nothing.
+/// still be running. After that, a node that never returns blocks nothing.
 const RUNNING_FLAG_MAX_AGE: Duration = Duration::from_secs(3_600);
 
 /// State of a target in addition to its facts.
@@ -32,8 +32,8 @@ pub(super) struct TargetStatus {
     pub(super) last_start: Option<Moment>,
     /// Whether no request can carry its name.
     pub(super) unaddressable: bool,
-    /// Whether an operator ordered it alone: then it waits neither until its node has rested nor for
-    /// reserved slots. Members of a run do, because a run may take days.
+    /// Whether an operator ordered this target alone: then it waits neither for the node's rest nor
+    /// for reserved slots. Members of a run do, because a run may take days.
     pub(super) ordered: bool,
     /// Whether that order is forced: it overrides missing channels and back-off.
     pub(super) forced: bool,

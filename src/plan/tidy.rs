@@ -1,8 +1,9 @@
-//! A pass: what tidying the waiting targets would do, in which order, and whether
-//! anything is left that it should still wait for.
+//! A pass: what tidying the waiting targets would do, in which order, and whether it should still
+//! wait for anything.
 //!
-//! Pure. Asks the planner again and again, each time as if the starts of the plan before had ended:
-//! what one compaction frees is room for the next. The command `tidy` prints it and follows it.
+//! Pure. Runs the planner again and again, each time as if the starts of the previous plan had
+//! ended, because the space that one compaction frees is room for the next. The command `tidy`
+//! prints the pass and follows it.
 
 use super::{
     conditions::Conditions,
@@ -24,10 +25,10 @@ use crate::{
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use wall_clock::Moment;
 
-/// Maximum number of plans that one outlook makes; a larger one is cut short and says so.
+/// Maximum number of plans in one outlook; a longer outlook is cut short and says so.
 const MAX_ROUNDS: usize = 2_000;
 
-/// What tidying from now to its end would do.
+/// What tidying would do from now until it ends.
 #[derive(Clone, Debug, Default)]
 pub struct TidyOutlook {
     /// The starts, in order.
@@ -43,17 +44,17 @@ pub struct TidyOutlook {
 /// What a pass still waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TidyState {
-    /// Nothing: whatever is left waits for something that the pass does not bring about.
+    /// Nothing: all remaining targets wait for something that the pass does not bring about.
     Ended,
-    /// A compaction of this process runs, or one starts now.
+    /// A compaction of this process is running, or one starts now.
     Works,
-    /// A target waits for a reason that passes by itself.
+    /// A target waits for a reason that passes without any action.
     Waits(TargetIx, Refusal),
 }
 
 impl Plan {
-    /// Free bytes of the fullest volume; `None` while those of any volume are unknown, and without
-    /// volumes.
+    /// Free bytes of the fullest volume; `None` without volumes, or if the free space of any volume
+    /// is unknown.
     #[must_use]
     pub fn least_free_bytes(&self) -> Option<u64> {
         let volumes = &self.conditions.disks.volumes;
@@ -100,10 +101,11 @@ impl Plan {
         outlook
     }
 
-    /// The conditions without what passes by itself: running jobs, busy nodes.
+    /// The conditions without temporary ones: running jobs and busy nodes.
     fn undisturbed(&self) -> Conditions {
         let mut conditions = self.conditions.clone();
-        // That a node was polled stays: otherwise the facts of its files would count as running jobs.
+        // Keeps the record that each node was polled: otherwise its files' facts would count as
+        // running jobs.
         Arc::make_mut(&mut conditions.jobs).list.clear();
         let nodes = &mut Arc::make_mut(&mut conditions.pressures).nodes;
         nodes.values_mut().for_each(|node| node.hold = None);
@@ -134,9 +136,9 @@ impl Plan {
         ends
     }
 
-    /// Adds what a start frees to the only volume of its node. If a node has several, or several
-    /// nodes have the file, it is unknown which one gains; and a number that the operator states
-    /// stays what it is.
+    /// Adds the bytes that a start frees to the only volume of its node. With several volumes, or
+    /// several nodes with the file, it is unknown which one gains. A free space that the operator
+    /// states never changes.
     fn free_space(&self, start: &PlannedStart, conditions: &mut Conditions) {
         let node = match start.node {
             NodeIx::CLUSTER => self.snapshot.only_node(),
@@ -174,7 +176,8 @@ impl Plan {
         left.collect()
     }
 
-    /// What a pass waits for that began with these targets and has compacted those that are done.
+    /// What a pass still waits for, given the targets it began with and those that it has
+    /// compacted.
     #[must_use]
     pub fn tidy_state(
         &self,
@@ -213,14 +216,14 @@ impl Plan {
     }
 }
 
-/// Whether a refusal says that there is nothing worth doing, or that the operator's own
-/// configuration only wants advice.
+/// Whether a refusal means that nothing is worth doing, or that the operator configured recliner
+/// only to advise.
 const fn is_nothing_to_do(reason: RefusalReason) -> bool {
     matches!(reason, RefusalReason::Futile | RefusalReason::NoEvidence | RefusalReason::Mode)
 }
 
-/// Whether a pass waits until a refusal ends: for slots, turns and measurements, for a compaction
-/// that others started, and for a busy node.
+/// Whether a pass waits until a refusal ends: it does for slots, turns, measurements, compactions
+/// that others started, and busy nodes.
 fn passes(refusal: &Refusal) -> bool {
     refusal.is_transient()
         || matches!(refusal.reason, RefusalReason::Running | RefusalReason::Pressure)

@@ -1,10 +1,10 @@
 //! Database events that the scanner itself detects, for clusters without a working feed.
 //!
 //! Owns the databases of the last complete listing, and the events until they are emitted. Between two
-//! reads of a database only the last state is visible: one `updated` covers every write in between,
-//! and a database that was created and deleted between two listings is missed. Each copy has its own
-//! sequence and is read at its own time, so one write may be reported again when another copy is read
-//! later.
+//! reads of a database only the last state is visible: one `updated` event covers every write in
+//! between, and a database that was created and deleted between two listings is missed. Each copy has
+//! its own sequence and is read at its own time, so one write may be reported again when another copy
+//! is read later.
 
 use super::ScanHandle;
 use crate::{
@@ -58,7 +58,7 @@ pub(super) struct ChangeDetector {
     there: Option<IndexSet>,
     /// Databases created since the last sweep ended.
     fresh: IndexSet,
-    /// Databases that were written to, each once, and their order.
+    /// Databases that were written to, each once and in order.
     written: IndexSet,
     order: Vec<DbIx>,
     events: Vec<DbEvent>,
@@ -154,8 +154,8 @@ impl ChangeDetector {
         self.add(db, DbChange::Deleted, draft);
     }
 
-    /// Adds an event with the state of its database. Like `_db_updates`, it skips the database that
-    /// stores the events.
+    /// Adds an event with the current state of its database. Like `_db_updates`, it skips the
+    /// database that stores the events.
     fn add(&mut self, db: DbIx, change: DbChange, draft: &Draft) {
         let Some(name) = draft.current().db_name(db).filter(|name| name.db != GLOBAL_CHANGES)
         else {
@@ -283,7 +283,7 @@ mod tests {
         reads(&mut detector, &mut draft, in_a, 9);
         assert_eq!(events(&mut detector, &draft), ["updated a"]);
 
-        // Recreated under the same name: it has another position, and its content counts as
+        // Recreated under the same name: it has another position, and its content counts as newly
         // written.
         let (again, in_again) = db(&mut draft, "a", ".2");
         let (own, _) = db(&mut draft, "_global_changes", ".1");
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(events(&mut detector, &draft), ["created b", "updated a"]);
     }
 
-    /// Marks in order, each replacing the previous one of its database.
+    /// Events in order, each replacing the previous one of its database.
     fn marks(batch: &DbEventBatch) -> Vec<PublishedDbState> {
         let mut marks: Vec<PublishedDbState> = Vec::new();
         for mark in &*batch.marks {

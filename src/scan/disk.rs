@@ -24,8 +24,8 @@ use wall_clock::Moment;
 /// The number of sweeps after which a sidecar's database facts are too old, and CouchDB is asked again.
 const MAX_LAG_SWEEPS: u32 = 2;
 
-/// Minimum number of listed shards that says anything about directories without their files: fewer may
-/// have been made or deleted since the walk.
+/// Minimum number of listed shards from which directories without their files mean anything: fewer may
+/// have been created or deleted since the walk.
 const MIN_LISTED: usize = 5;
 
 /// What the walks of one sweep found.
@@ -40,7 +40,6 @@ pub(super) struct Disk {
     peers: BTreeMap<Arc<str>, BTreeSet<NodeIx>>,
 }
 
-/// What one walk found.
 #[derive(Debug, Default)]
 struct OnNode {
     /// Targets whose file was found.
@@ -79,8 +78,8 @@ impl Disk {
         self.nodes.contains_key(&node)
     }
 
-    /// Why the directories that were read for a node in this sweep cannot be its own; `None` if they can,
-    /// or no whole walk of this process looked.
+    /// Why the directories that were read for a node in this sweep cannot be its own. `None` if they can,
+    /// or if no whole walk of this process has compared them.
     pub(super) fn foreign_directory(&self, snapshot: &Snapshot, node: NodeIx) -> Option<String> {
         let on_node = self.nodes.get(&node)?;
         if on_node.foreign.is_some() {
@@ -280,8 +279,8 @@ fn lacks_listed_files(found: usize, listed: usize) -> Option<String> {
     ))
 }
 
-/// Removes the parts of a node whose file no longer exists; also databases, if only the disk shows
-/// which exist.
+/// Removes the parts of a node whose file no longer exists. Also removes databases, if the disk is
+/// the only evidence of which exist.
 fn remove_gone(draft: &mut Draft, node: NodeIx, met: &IndexSet, without_map: bool) {
     let places = draft.current().row_count();
     for at in 0..places {

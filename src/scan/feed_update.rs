@@ -1,5 +1,3 @@
-//! The events of feeds, as the scanner receives them.
-
 use wall_clock::Moment;
 
 /// The feed events since the last update.
@@ -18,11 +16,10 @@ pub struct FeedUpdate {
 pub struct NamedDb {
     /// Name of the database.
     pub db: Box<str>,
-    /// What must be read again.
     pub stale: Stale,
 }
 
-/// What must be read again of a database.
+/// What must be read again for a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stale {
     /// Its shards, after a write.

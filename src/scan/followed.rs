@@ -25,7 +25,7 @@ use std::{
 use tokio::time::Instant;
 use wall_clock::Moment;
 
-/// The maximum number of shards of a node, or of map entries, that are read together because of feed
+/// Maximum number of a node's shards, or of map entries, that are read together because of feed
 /// events. The rest waits for the next batch.
 const REREAD_BATCH: usize = 256;
 
@@ -36,7 +36,7 @@ const MAX_ENTRIES: usize = 1_000;
 /// The database with the shard map.
 const MAP_DB: &str = "_dbs";
 
-/// How long there must be no feed events and no jobs until the cluster counts as quiet.
+/// How long there must be no feed events and no jobs before the cluster counts as quiet.
 const QUIET_AFTER: Duration = Duration::from_secs(60);
 
 /// Targets that wait to be read, and how long the last listing is valid.
@@ -52,8 +52,8 @@ pub(super) struct Followed {
     voided_shards: BTreeSet<TargetIx>,
     /// The last complete listing; `None` if the next sweep must list.
     listed: Option<Listed>,
-    /// Whether a listing that has not begun yet reads whatever the events until then name. A running one may
-    /// have read the map before them.
+    /// Whether a listing that has not begun yet reads every database that events name before it begins. A
+    /// running listing may have read the map before the events.
     lists_anew: bool,
     /// The node whose shard map is followed.
     map_node: Option<Box<str>>,
@@ -150,8 +150,8 @@ impl Followed {
         changed
     }
 
-    /// Applies feed events; returns whether the time since which feeds report everything changed, which
-    /// readers of snapshots must learn at once.
+    /// Applies feed events. Returns whether the time since which feeds report everything has changed;
+    /// readers of snapshots must learn that at once.
     pub(super) fn update(
         &mut self,
         draft: &mut Draft,
@@ -162,7 +162,7 @@ impl Followed {
     ) -> bool {
         if !update.named.is_empty() {
             self.mark_busy(now);
-            // CouchDB writes each event into this database, but reports no events about it: without
+            // CouchDB writes each event into this database but reports no events about it. Without
             // this call it would count as unchanged, although it grows the most.
             self.written(draft, views, GLOBAL_CHANGES, settings, now);
         }
@@ -254,7 +254,7 @@ impl Followed {
         }
     }
 
-    /// Queues a shard in which a compaction may have ended, unless it waits to be read already. It stays
+    /// Queues a shard in which a compaction may have ended, unless it is already queued. It stays
     /// confirmed: nothing says that it changed.
     pub(super) fn check(&mut self, draft: &Draft, ix: TargetIx, now: Instant) {
         let Some(target) = draft.current().target(ix) else { return };
@@ -335,7 +335,7 @@ impl Followed {
     }
 
     /// Records the end of a stage of queued shards: those without a result are read again later.
-    /// Returns whether a job changed one of them, so that a reader waits to learn how the job
+    /// Returns whether a job changed one of them, because a reader then waits to learn how the job
     /// ended.
     pub(super) fn shards_read(
         &mut self,
@@ -356,7 +356,8 @@ impl Followed {
         awaited
     }
 
-    /// Records that a sweep read a shard: unless it is queued again, its facts are trusted.
+    /// Records that a sweep read a shard. Its facts are trusted from now on, unless it was queued
+    /// again.
     pub(super) fn swept(&self, draft: &mut Draft, ix: TargetIx) {
         if !self.shards.contains(&ix) {
             draft.mark_confirmed(ix);
@@ -381,8 +382,8 @@ impl Followed {
         self.shards.remove(&ix);
     }
 
-    /// The node whose map is read: the one that is followed, so that no event about what was read is missed;
-    /// `None` for any node, unless that one answers.
+    /// The node whose map is read: the followed one, so that no event about its content is missed. `None`
+    /// means any node that answers.
     pub(super) fn map_node(
         &self,
         snapshot: &Snapshot,

@@ -1,5 +1,5 @@
-//! The shards that a sweep need not request from CouchDB: their headers were just read and contain what
-//! CouchDB would respond.
+//! The shards that a sweep need not request from CouchDB, because their headers were just read and
+//! contain what CouchDB would answer.
 //!
 //! Owns which headers are exact, which nodes' headers are distrusted, and the sweep's counts of shards.
 //! Reading a header costs CouchDB nothing, while a request for a shard that is not open costs an fsync.
@@ -44,7 +44,7 @@ impl HeaderCoverage {
         self.shards
     }
 
-    /// Counts shards that this sweep leaves to feeds.
+    /// Counts shards that this sweep does not read because feeds confirm them.
     pub(super) const fn count_followed(&mut self, followed: u64) {
         self.shards.followed += followed;
     }

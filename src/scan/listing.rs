@@ -23,9 +23,9 @@ const MAX_DIFFERING_DATABASES: usize = 200;
 pub(super) struct Listing {
     /// The splits, as they were read last; `None` before that.
     splits: Option<Reshard>,
-    /// The splits as they were read before that: their ranges may just have been divided.
+    /// The previous reading of the splits: its ranges may just have been divided.
     splits_before: Reshard,
-    /// Whether this sweep has yet to read the splits.
+    /// Whether this sweep still has to read the splits.
     splits_due: bool,
     /// Whether a state could not be decided because the splits are due.
     undecided: bool,
@@ -33,11 +33,11 @@ pub(super) struct Listing {
     locked: IndexSet,
     /// Whether the states of the listed targets are decided.
     settled: bool,
-    /// Whether something was in motion, so that the next sweep lists again.
+    /// Whether anything was changing, so that the next sweep lists again.
     in_motion: bool,
-    /// Whether an entry of the map could not be read again, or nodes have different ones.
+    /// Whether an entry of the map could not be read again, or nodes disagree about one.
     disputed: bool,
-    /// How much of the map was read; `None` before its end, or if it broke off.
+    /// How much of the map was read; `None` until its end, or if reading was interrupted.
     map: Option<MapRead>,
     /// The databases in the map.
     databases: usize,
@@ -114,12 +114,12 @@ impl Listing {
         self.settled && !self.in_motion && !self.disputed
     }
 
-    /// Records that an entry of the map could not be read again, or that nodes have different ones.
+    /// Records that an entry of the map could not be read again, or that nodes disagree about one.
     pub(super) const fn disputed(&mut self) {
         self.disputed = true;
     }
 
-    /// Those of these targets that the map contains.
+    /// The targets among `targets` that the map contains.
     pub(super) fn mapped_of(&self, targets: &BTreeSet<TargetIx>) -> BTreeSet<TargetIx> {
         targets.iter().copied().filter(|ix| self.mapped.contains(ix.as_usize())).collect()
     }
@@ -212,7 +212,7 @@ impl Listing {
         }
     }
 
-    /// Takes the copies of a database out of the map. Files that were listed are strays, unless the map names
+    /// Takes the copies of a database out of the map. Their listed files become strays, unless the map names
     /// them again.
     fn unmap_copies(&mut self, draft: &Draft, db: DbIx) {
         let Some(DbName { db: name, suffix }) = draft.current().db_name(db) else { return };
@@ -300,7 +300,7 @@ impl Listing {
         }
     }
 
-    /// Databases whose listed files are not those of the map, which was read before: they may have been
+    /// Databases whose listed files differ from the map, which was read before: they may have been
     /// created, deleted, split or moved since.
     pub(super) fn differing_databases(&self, draft: &Draft) -> Vec<String> {
         let absent = draft.current().targets().filter(|target| {
@@ -319,8 +319,8 @@ impl Listing {
         self.asks_every_map = all;
     }
 
-    /// Replaces the map entry of a database by the current one, if it has one. No entry at all counts only if
-    /// every member's map was asked.
+    /// Replaces the map entry of a database with the current one, if it exists. A missing entry counts only
+    /// if every member's map was asked.
     pub(super) fn stray(
         &mut self,
         draft: &mut Draft,
@@ -347,7 +347,8 @@ impl Listing {
 
     /// Decides the states of everything listed, and removes targets that no longer exist.
     ///
-    /// Removes nothing if the map broke off, and nothing from a member node that was not listed.
+    /// Removes nothing if the map was only partly read, and nothing from a member node that was not
+    /// listed.
     pub(super) fn settle(&mut self, draft: &mut Draft, settings: &ScanSettings) {
         (self.settled, self.undecided, self.in_motion) = (true, false, false);
         self.settle_strays(draft);
@@ -383,7 +384,8 @@ impl Listing {
                 (true, false) => {}
                 // A stray file, whose state was decided above.
                 (false, true) => {}
-                // The node's list leaves it out; walks of its directories say whether it is there.
+                // The node's list leaves the file out; walks of its directories show whether it
+                // exists.
                 (false, false) if is_hidden(target) => {}
                 (false, false)
                     if !ours
@@ -421,7 +423,8 @@ impl Listing {
             placed.extend(ix);
             ix.is_none()
         });
-        // The map was read again after the files; all of its copies are known before the others are judged.
+        // The map was read again after the files. All copies in it must be known before the others are
+        // judged.
         for ix in placed {
             self.on_disk.insert(ix.as_usize());
         }
@@ -446,7 +449,8 @@ impl Listing {
     }
 
     /// The state of a file on a node where the map does not place it. It is an orphan only if
-    /// everything that could still need it was read after the file was listed, and nothing does.
+    /// everything that could still need it was read after the file was listed, and none of it needs
+    /// the file.
     fn stray_state(&self, draft: &Draft, stray: &Stray, ix: TargetIx) -> TargetState {
         if self.locked.contains(ix.as_usize()) {
             return TargetState::Resharding;
@@ -491,7 +495,7 @@ impl Listing {
         self.splits.as_ref().unwrap_or(&UNREAD)
     }
 
-    /// Whether a copy in the map is not on its node's disk, as far as that was listed.
+    /// Whether a copy in the map is missing on its node's disk, if that disk was listed.
     fn is_absent(&self, draft: &Draft, name: DbName<'_>, at: &CopyAt) -> bool {
         let Some(node) = draft.find_node(&at.node) else { return false };
         let ix = draft.find_copy(node, name, Some(at.range));

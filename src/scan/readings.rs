@@ -16,8 +16,8 @@ const MAX_BATCH: usize = 256;
 /// The maximum number of unhandled batches of one stage; its reader pauses when there are more.
 const MAX_WAITING_BATCHES: usize = 4;
 
-/// How long an observation may wait for others. Waking a thread for each would cost as much as reading
-/// it.
+/// How long an observation may wait for others. Waking a thread for each observation would cost as
+/// much as reading it.
 const MAX_BATCH_DELAY: Duration = Duration::from_millis(100);
 
 /// A running read of a stage.
@@ -52,8 +52,8 @@ impl Readings {
         }
     }
 
-    /// The next batch, from the first slot that has one; waits forever while nothing is being read. If a
-    /// source ends without [`Observation::StageEnded`], its stage has ended. Cancel-safe.
+    /// The next batch, from the first slot that has one; waits forever while nothing is being read. A
+    /// source that ends without [`Observation::StageEnded`] counts as the end of its stage. Cancel-safe.
     pub(super) async fn next(&mut self) -> (Slot, Vec<Observation>) {
         poll_fn(|cx| {
             for (slot, reading) in &mut self.0 {

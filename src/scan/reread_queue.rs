@@ -104,8 +104,7 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
         groups.filter_map(|(_, due)| due.first()).map(|(at, _)| *at).min()
     }
 
-    /// Takes the due keys of `free` groups, at most `at_most` of each, and marks them as being
-    /// read.
+    /// Takes up to `at_most` due keys from each `free` group, and marks them as being read.
     pub(super) fn take_due(
         &mut self,
         free: impl Fn(L) -> bool,
@@ -133,7 +132,8 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
         due_keys
     }
 
-    /// Records the end of a read, successful or not. Returns whether there was no event meanwhile.
+    /// Records the end of a read, successful or not. Returns whether no event arrived during the
+    /// read.
     pub(super) fn finish(&mut self, key: &K, well: bool, pace: Pace, now: Instant) -> bool {
         let Some(entry) = self.all.get_mut(key) else { return true };
         entry.reading = false;

@@ -50,8 +50,8 @@ impl RunningJobs {
         self.shown.nodes.get(&node)?.tasks.as_deref()
     }
 
-    /// Sets the jobs of a node; returns the targets whose last job ended and whose facts must be
-    /// measured again.
+    /// Sets the jobs of a node; returns the targets whose last job ended, which must be measured
+    /// again.
     pub(super) fn apply(
         &mut self,
         draft: &mut Draft,

@@ -30,8 +30,8 @@ use wall_clock::Moment;
 /// snapshots and not a million.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The minimum interval between snapshots that are awaited, and by how much each target lengthens it:
-/// the duration of planning grows with the number of targets.
+/// Minimum interval between awaited snapshots, and how much each target lengthens it: planning takes
+/// longer with more targets.
 const MIN_PUBLISH_INTERVAL: Duration = Duration::from_millis(100);
 const PUBLISH_INTERVAL_PER_TARGET: Duration = Duration::from_nanos(2_500);
 
@@ -40,18 +40,18 @@ const PUBLISH_INTERVAL_PER_TARGET: Duration = Duration::from_nanos(2_500);
 const QUIET_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How long a sweep waits for silent nodes once others have answered. After that they probably hang:
-/// the sweep reads the others and returns to a slow one later. Requests that need the whole cluster may
-/// take as long as they need while no sweep is due.
+/// the sweep reads the others and returns to a slow node later. Requests that need the whole cluster
+/// may take as long as they need while no sweep is due.
 const LATE_NODE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a round waits for the next list of files once some node has listed its own: nodes that have not listed
-/// them by then are read after the others.
+/// How long a round waits for the next list of files once some node has listed its own. Nodes without a list by
+/// then are read after the others.
 const LATE_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum number of database events in one batch while a read continues.
 const EVENT_BATCH: usize = 4_096;
 
-/// The minimum pause between two sweeps, if one takes longer than the interval.
+/// Minimum pause between two sweeps, if one takes longer than the interval.
 const MIN_SWEEP_PAUSE: Duration = Duration::from_secs(1);
 
 /// The pause after a sweep that could read nothing, if the interval is longer: CouchDB may be starting.
@@ -149,7 +149,7 @@ struct Timers {
     /// Whether anything changed since the last snapshot.
     unpublished: bool,
     sweep: Instant,
-    /// When a sweep continues without the silent nodes, or those that have not listed their files.
+    /// When a sweep continues without the nodes that are silent or have not listed their files.
     late_nodes: Instant,
     poll: Instant,
     /// Whether a poll followed the first listing: a fresh process starts nothing before it knows the
@@ -157,7 +157,7 @@ struct Timers {
     polled_after_listing: bool,
 }
 
-/// How far a batch was handled.
+/// How far a batch was processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handled {
     /// More batches follow.
@@ -253,7 +253,7 @@ impl Scanner {
     }
 
     /// Corrects predictions. The first corrections come from the previous process, as do the rents
-    /// that they apply to.
+    /// that they are applied to.
     fn correct(&mut self, corrections: &Arc<Corrections>, now: Now) {
         let changed_at = self.has_corrections.then_some(now.wall);
         self.has_corrections = true;
@@ -270,12 +270,12 @@ impl Scanner {
         }
     }
 
-    /// Takes what moved on the disks since the last time.
+    /// Takes what changed on the disks since the last call.
     pub(super) fn take_movements(&mut self) -> Movements {
         self.targets.draft.take_movements()
     }
 
-    /// When to call [`Self::handle`] with [`Event::Wake`], whatever else happens before.
+    /// When to call [`Self::handle`] with [`Event::Wake`] at the latest.
     pub(super) fn next_wake(&self) -> Option<Instant> {
         self.timers().into_iter().filter_map(|(_, at)| at).min()
     }
@@ -430,7 +430,7 @@ impl Scanner {
         }
     }
 
-    /// When the next read after a feed event or job is due, as far as slots are free.
+    /// When the next read after a feed event or job is due, among slots that are free.
     fn next_reread(&self) -> Option<Instant> {
         self.followed.next_due(
             |node| !self.readings.contains_key(&Slot::Shards(node)),

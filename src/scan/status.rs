@@ -35,15 +35,15 @@ pub struct ScanStatus {
     pub errors: BTreeMap<(Arc<str>, &'static str), u64>,
     /// The sidecars under `peers` that were asked, by URL.
     pub peers: BTreeMap<Arc<str>, PeerStatus>,
-    /// Since when the cluster has had the same members, as far as this process saw.
+    /// Since when the cluster has had the same members, as far as this process has seen.
     pub members_since: Option<Moment>,
     /// The missing rights, as sentences.
     pub missing_rights: BTreeSet<String>,
     /// Why nothing at all can be read.
     pub problem: Option<String>,
-    /// What kept many shards from being read in the last sweep, as a sentence.
+    /// What prevented many shards from being read in the last sweep, as a sentence.
     pub unread_shards: Option<String>,
-    /// Which few listed shards had no file in the last sweep, as a sentence.
+    /// Which shards, few in number, were listed without a file in the last sweep, as a sentence.
     pub absent_shards: Option<String>,
     /// The last read error, as a sentence.
     pub last_error: Option<String>,

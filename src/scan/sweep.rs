@@ -56,7 +56,7 @@ pub(super) enum SweepPhase {
 /// The progress of a sweep's views.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ViewPhase {
-    /// They wait for the nodes.
+    /// The views wait for the nodes.
     #[default]
     Waiting,
     Reading,
@@ -219,7 +219,7 @@ impl Sweep {
         self.answered.insert(node);
     }
 
-    /// Records a node that neither answered as CouchDB does nor is known to be down.
+    /// Records a node that neither answered like CouchDB nor is known to be down.
     pub(super) fn node_unknown(&mut self, why: &str) {
         self.unknown_node.get_or_insert_with(|| why.to_owned());
     }

@@ -68,9 +68,9 @@ impl TargetTables {
     ///
     /// The cluster's sum is not compared, although the smallest and largest sums of all parts bound it.
     /// It is requested only if no copy can be requested by itself, and it says neither which copies it
-    /// covers nor when. So an index that was built or compacted after a sidecar read it would violate the
-    /// bounds without any error, and a disagreement could not be assigned to a node, whose headers would
-    /// have to be distrusted.
+    /// covers nor when they were read. So an index that was built or compacted after a sidecar read it
+    /// would violate the bounds without any error, and a disagreement could not be assigned to a node,
+    /// whose headers would have to be distrusted.
     pub(super) fn compare_index(
         &mut self,
         db: DbIx,
@@ -138,8 +138,8 @@ impl TargetTables {
         self.now().node(node).is_some_and(|node| node.is_up == Some(true))
     }
 
-    /// The number of shards on these nodes, without node-local databases, which are asked for by
-    /// other addresses.
+    /// The number of shards on these nodes. Excludes node-local databases, which have other
+    /// addresses.
     pub(super) fn shard_count(&self, is_wanted: impl Fn(NodeIx) -> bool) -> usize {
         let shards = self.now().targets().filter(|target| {
             target.kind() == TargetKind::Db
@@ -188,13 +188,13 @@ impl TargetTables {
             && !facts.flags.compact_running
     }
 
-    /// Whether a header contains everything that CouchDB would report, and no disagreement is known on
+    /// Whether a header contains everything that CouchDB would report and no disagreement is known on
     /// its node.
     fn is_header_trusted(&self, target: TargetRef<'_>) -> bool {
         target.facts().flags.exact && !self.headers.distrusts(target.node_ix())
     }
 
-    /// Counts the disagreements between two sources on each node, as far as both were read.
+    /// Counts the disagreements between two sources on each node, for targets that both have read.
     pub(super) fn count_disagreements(&mut self, has_files: impl Fn(NodeIx) -> bool) {
         let counts = self.headers.disagreements(self.draft.current());
         for at in self.nodes(0) {

@@ -1,7 +1,7 @@
 //! Which shards to read because a compaction that no poll showed may have ended there.
 //!
 //! CouchDB has no event for a compaction, and one of a few megabytes ends between two polls of
-//! `_active_tasks`. What tells is how often a node flushed a file to disk, which each poll reads after the
+//! `_active_tasks`. The evidence is how often a node flushed a file to disk, which each poll reads after the
 //! tasks: a compaction flushes about ten times (3.5.2), and so do writes and index builds. Feeds name the
 //! databases that are written to, and those are read anyway. So when the count moved, the other shards of
 //! the node are read too, those first in which a compaction would free the most and which were not read for
@@ -11,11 +11,13 @@
 //!
 //! | | shows | after its end |
 //! |---|---|---|
-//! | tasks | one that ran during a poll, also of a file that is in no table yet | a poll, 5 s; 30 s in a quiet cluster |
+//! | tasks | one that ran during a poll, also of a file that is in no table yet | a poll, 5 s; 30 s in a quiet cluster
+//! |
 //! | flushes, nothing else written | one of any shard | a poll, and 256 shards of its node per poll |
 //! | flushes of a busy node | one of any shard | as many polls as the node has shards that rank higher, 16 per poll |
 //! | a write, if feeds follow | one of a shard of the written database | a second |
-//! | a sweep | one of a shard that no feed confirms, or whose file a walk of its directory found changed | `scan.interval` |
+//! | a sweep | one of a shard that no feed confirms, or whose file a walk of its directory found changed |
+//! `scan.interval` |
 //! | a rare read | one of any other shard | `scan.interval_followed` |
 //!
 //! smoosh's own status has only sums of its queues, and `_db_updates` says nothing of compactions.
@@ -40,7 +42,7 @@ const READS_PER_POLL: usize = 16;
 /// build can have moved the count.
 const READS_PER_QUIET_POLL: usize = 256;
 
-/// The most shards of a node that are ranked at once.
+/// Maximum number of a node's shards that are ranked at once.
 const MAX_RANKED: usize = 4_096;
 
 /// Shards are ranked at most this often: it visits every target.
@@ -61,7 +63,8 @@ pub(super) struct UnseenCompactions {
 }
 
 impl UnseenCompactions {
-    /// Records a node's count from a poll; without one, nothing is known until two polls have it again.
+    /// Records a node's count from a poll. After a poll without a count, two more polls are needed
+    /// before a change can be seen.
     pub(super) fn polled(&mut self, node: NodeIx, flushes: Option<u64>) {
         let before = match flushes {
             Some(flushes) => self.flushes.insert(node, flushes),
@@ -111,8 +114,9 @@ impl UnseenCompactions {
     }
 }
 
-/// How urgent it is to read a shard: the square root of the bytes that a compaction would free, so that
-/// small shards have their turn on a busy node, times the age of its facts. `None` for one that was never read, which a sweep reads first, and for one whose compaction runs.
+/// How urgent it is to read a shard: the age of its facts, times the square root of the bytes that a compaction would
+/// free, so that small shards have their turn on a busy node. `None` for one that was never read, which a sweep reads
+/// first, and for one whose compaction runs.
 fn score(target: TargetRef<'_>, now: Moment) -> Option<f64> {
     if target.kind() != TargetKind::Db {
         return None;

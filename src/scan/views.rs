@@ -20,7 +20,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 use tokio::time::Instant;
 use wall_clock::Moment;
 
-/// The share of the largest file of an index by which another one must be smaller for its size to count by itself.
+/// An index whose size is below this share of the largest one counts by its own size.
 const UNEQUAL_SHARE: f64 = 0.125;
 
 /// The view targets of each database instance.
@@ -125,10 +125,10 @@ impl IndexTables {
     /// Whether the views of a database must be requested, given its copies; records that they are.
     ///
     /// A change of a design document changes the update sequence of every copy that receives it, so a
-    /// database without views has none as long as no copy changed. A database with views is always due,
+    /// database without views still has none if no copy changed. A database with views is always due,
     /// because an index grows and is compacted independently of its database, unless feeds confirm all of
-    /// its indexes; then it is due only in its turn. After its index files were found, it is due in any
-    /// case: its documents show which of them are stale.
+    /// its indexes; then it is due only in its turn. Once its index files were found it is always due,
+    /// because its documents show which of them are stale.
     pub(super) fn due(
         &mut self,
         tables: &Snapshot,
@@ -359,7 +359,7 @@ impl DbViews {
     }
 }
 
-/// How the copies of an index that were read differ, where there are `all` of them.
+/// How the copies of an index that were read differ, out of `all` copies.
 fn copies_of(snapshot: &Snapshot, all: u32, read: &[(TargetIx, Facts)]) -> ViewCopies {
     let files = || read.iter().filter_map(|(_, facts)| facts.file_bytes.get());
     let sizes = files().min().zip(files().max());
@@ -476,7 +476,7 @@ mod tests {
         }
     }
 
-    /// Two copies were compacted and the third one was not; then it is, too.
+    /// Two copies were compacted and the third was not; then the third is compacted too.
     #[test]
     fn a_copy_that_alone_was_not_compacted_counts_with_its_own_size() {
         let (mut draft, db, first) = one_db();

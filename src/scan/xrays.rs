@@ -1,9 +1,9 @@
 //! X-rays of a node's files while recliner runs.
 //!
-//! Owns which files are read and when: those of a database that someone asked for, and now and then
-//! the one whose prediction matters most; one reading at a time, at a limited rate and for a
-//! limited time. Results about a database are kept in memory; what a file's X-ray says about a
-//! target goes to the scanner.
+//! Decides which files are read and when: those of a database that someone asked for, and now and
+//! then the file whose prediction matters most. One reading runs at a time, at a limited rate and
+//! for a limited time. Results about a database are kept in memory; the result about a target goes
+//! to the scanner.
 
 use super::{ScanCommand, ScanHandle};
 use crate::{
@@ -39,26 +39,26 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// Files of at most this size in sum are read as a whole.
+/// Files up to this total size are read completely.
 const WHOLE_BYTES: u64 = 256 << 20;
-/// Of larger ones, this share of each tree is read, and in all about this many bytes.
+/// Of larger files, this share of each tree is read, and about this many bytes in total.
 const SAMPLED_SHARE: f64 = 0.01;
 const SAMPLED_BYTES: f64 = (1_u64 << 30) as f64;
 
 /// The longest time for the files of a database.
 const MAX_TIME: Duration = Duration::from_secs(10 * 60);
 
-/// A result is not replaced for so long.
+/// A result is not replaced before it is this old.
 const MIN_AGE: Duration = Duration::from_secs(60);
 
-/// The maximum number of databases that wait, and of results that are kept.
+/// Maximum number of waiting databases, and of stored results.
 const MAX_WAITING: usize = 8;
 const MAX_KEPT: usize = 100;
 
-/// When the first target is looked into, and how long after it the next.
+/// When the first target is X-rayed, and how long until the next.
 const FIRST_TARGET: Duration = Duration::from_secs(120);
 const BETWEEN_TARGETS: Duration = Duration::from_secs(15 * 60);
-/// A target is not looked into again for so long, whatever came of it.
+/// How long until the same target is X-rayed again, whatever the last result was.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(24 * 3600);
 
 /// Only files of at least this size are X-rayed without an order, if a compaction would free at least
@@ -71,13 +71,13 @@ const MIN_GAIN_DIVISOR: u64 = 10;
 pub struct XraySettings {
     /// The directories of the node whose files this process reads.
     pub local: Option<(Arc<str>, NodeDirectories)>,
-    /// Sidecars, which read those of other nodes.
+    /// Sidecars, which read the files of other nodes.
     pub peers: Option<Arc<PeersSource>>,
     /// Bytes to read in a second; with 0, nothing is read.
     pub bytes_per_second: u64,
 }
 
-/// The databases that were looked into, or will be.
+/// The databases that were X-rayed or wait for it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeptXrays {
     by_db: BTreeMap<String, (Moment, DatabaseXray)>,
@@ -119,12 +119,12 @@ type XrayOrder = (String, oneshot::Sender<()>);
 #[derive(Clone, Debug)]
 pub struct XrayHandle {
     orders: mpsc::Sender<XrayOrder>,
-    /// What is known, and what is being read.
+    /// The results so far, and the running reading.
     pub kept: watch::Receiver<Arc<KeptXrays>>,
 }
 
 impl XrayHandle {
-    /// A handle of no task, which accepts nothing.
+    /// A handle without a task, which accepts nothing.
     #[must_use]
     pub fn none() -> Self {
         Self { orders: mpsc::channel(1).0, kept: watch::channel(Arc::default()).1 }
@@ -142,7 +142,7 @@ impl XrayHandle {
     }
 }
 
-/// What a reading found: of a database if one was asked for; and of targets.
+/// What a reading found: about a database if one was asked for, and about targets.
 struct Reading {
     database: Option<DatabaseXray>,
     targets: Vec<(TargetIx, Inside)>,
@@ -158,7 +158,7 @@ pub struct XrayTask {
     waiting: VecDeque<String>,
     kept: KeptXrays,
     published: watch::Sender<Arc<KeptXrays>>,
-    /// When targets were looked into unasked.
+    /// When targets were X-rayed without a request.
     looked: BTreeMap<TargetIx, Moment>,
 }
 
@@ -192,7 +192,7 @@ impl XrayTask {
                 () = stop.cancelled() => return,
                 Some((db, accepted)) = self.orders.recv() => {
                     self.accept(db);
-                    // Whoever asked may be gone.
+                    // The requester may be gone.
                     let _gone = accepted.send(());
                 }
                 Some(found) = OptionFuture::from(reading.as_mut()) => {
@@ -218,7 +218,7 @@ impl XrayTask {
 
     fn apply(&mut self, found: Reading) {
         for (ix, inside) in found.targets {
-            // If the scanner is busy, the next X-ray says it.
+            // If the scanner is busy, the next X-ray reports it.
             let _full = self.scanner.send(ScanCommand::Xray(ix, inside));
         }
         if let Some(database) = found.database {
@@ -278,7 +278,7 @@ impl XrayTask {
         .boxed()
     }
 
-    /// Reads the file of the target that it matters most for, if any.
+    /// Reads the file of the target whose prediction matters most, if any.
     fn read_target(&mut self, stop: &CancellationToken) -> Option<BoxFuture<'static, Reading>> {
         let settings = Arc::clone(&self.settings.borrow());
         let snapshot = Arc::clone(&self.scanner.snapshots.borrow());
@@ -309,8 +309,8 @@ fn are_files_read(snapshot: &Snapshot, node: &str) -> bool {
     snapshot.targets().filter(|target| target.node() == node).any(by_files)
 }
 
-/// The target of a node whose prediction matters most and is least known: the one that a compaction
-/// would free most of, or the largest whose active bytes mislead.
+/// The target of a node whose prediction matters most and is least certain: the one with most to
+/// free, or the largest one whose active bytes mislead.
 fn most_important<'s>(
     snapshot: &'s Snapshot,
     node: &str,
@@ -402,7 +402,7 @@ fn read_files(paths: Vec<(TargetIx, PathBuf)>, pace: &ReadPace, clock: Clock) ->
             Err(why) => failed.push(format!("{} {why}.", path.display())),
         }
     }
-    // One says enough: the others are alike.
+    // One is enough: the others are alike.
     let more = failed.len().saturating_sub(1);
     read.problems.extend(failed.into_iter().next());
     if more > 0 {

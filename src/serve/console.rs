@@ -120,14 +120,14 @@ enum Screen {
     Status,
 }
 
-/// What a server has pages of.
+/// The kinds of pages that a server has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     /// A cluster.
     Cluster,
     /// A cluster, and other recliners.
     ClusterAndFleet,
-    /// Other recliners alone.
+    /// Only other recliners.
     Fleet,
 }
 
@@ -144,7 +144,7 @@ const PLACES: [(&str, &[Screen]); 5] = [
 ];
 
 impl Screen {
-    /// All that are shown, place by place.
+    /// All screens that are shown, in the order of their places.
     fn all(shown: Shown) -> impl Iterator<Item = Self> {
         let all = PLACES.iter().flat_map(|(_, screens)| screens.iter().copied());
         all.filter(move |screen| match shown {
@@ -154,7 +154,7 @@ impl Screen {
         })
     }
 
-    /// The screens of its place.
+    /// The other screens of the same place.
     fn beside(self) -> &'static [Self] {
         let own = PLACES.iter().find(|(_, screens)| screens.contains(&self));
         own.map_or(&[], |(_, screens)| screens)

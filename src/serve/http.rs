@@ -167,7 +167,7 @@ fn guarded(router: Router, allow: Allow, web: WebAccess) -> Router {
         .layer(middleware::map_response(guard::add_security_headers))
 }
 
-/// Says which cluster an answer is about, so that whoever asked the wrong recliner sees it.
+/// Names the answer's cluster, so that a client that asked the wrong recliner can tell.
 async fn name_cluster(State(state): State<AppState>, mut response: Response) -> Response {
     let name = report::cluster_name(&state.plan.borrow().snapshot, state.about.simulated);
     if let Some(name) = name.and_then(|name| HeaderValue::from_str(&name).ok()) {

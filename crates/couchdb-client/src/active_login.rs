@@ -14,7 +14,7 @@ pub(super) struct ActiveLogin {
     /// The JSON body that begins a session.
     form: Option<SecretString>,
     pub(super) password: Option<SecretString>,
-    /// Counts the passwords that were read, from 1; 0 before the first.
+    /// Number of passwords read so far; 0 before the first.
     pub(super) generation: u64,
     /// Removes the secrets from texts.
     redactor: Redactor,

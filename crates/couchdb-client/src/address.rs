@@ -8,14 +8,14 @@ use url::Url;
 /// optional path prefix. It never carries a user or a password.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
-    /// The base without a slash at the end.
+    /// The base without a trailing slash.
     base: Arc<str>,
     /// The length of scheme, host and port in `base`.
     origin: usize,
 }
 
 impl Address {
-    /// The base URL, without a slash at the end.
+    /// The base URL, without a trailing slash.
     pub fn as_str(&self) -> &str {
         &self.base
     }
@@ -60,7 +60,7 @@ impl Address {
         self.origin().split_once("//").map_or("", |(_, authority)| authority)
     }
 
-    /// The host alone, an IPv6 address in brackets.
+    /// The host without the port; an IPv6 address is in brackets.
     pub fn host(&self) -> &str {
         let authority = self.authority();
         authority.rsplit_once(':').map_or(authority, |(host, _)| host)
@@ -68,7 +68,7 @@ impl Address {
 
     /// The host of a node's name (`couchdb@host`) with this address's scheme and port.
     ///
-    /// `None` when the name has no host, or one that no URL can carry.
+    /// `None` when the name has no host, or a host that cannot be part of a URL.
     pub fn of_node(&self, node: &str) -> Option<Self> {
         let (_, host) = node.split_once('@')?;
         let (scheme, authority) = self.origin().split_once("://")?;
@@ -99,8 +99,8 @@ impl fmt::Debug for Address {
 
 /// Why a text is not the address of a server.
 ///
-/// It shows only parts of the text that cannot hold credentials: no user, password, query or
-/// fragment, nor anything that may be meant as one.
+/// The message shows only parts of the text that cannot hold credentials: no user, password, query
+/// or fragment, nor anything that may be meant as one.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ParseAddressError {
     /// It is not a URL.

@@ -1,12 +1,12 @@
 //! The gate that every request with a login passes.
 //!
 //! Owns which login is in use, and whether it may be used. No request goes out before one request
-//! has proved the login. What an endpoint accepted and refused is kept with it
-//! (`endpoint_auth`); a login that no server accepts any more closes the gate until its password
-//! changes, or for longer than CouchDB locks an account.
+//! has proved the login. Each endpoint records what it accepted and refused (`endpoint_auth`). A
+//! login that no server accepts any more closes the gate until its password changes, or for longer
+//! than CouchDB locks an account.
 //!
-//! Logins and examinations of refusals run in [`AuthTask`], so that a caller that gives up does
-//! not leave a password in flight whose answer nobody sees.
+//! Logins and examinations of refusals run in [`AuthTask`], so that a caller that gives up does not
+//! leave a password in flight whose answer nobody sees.
 
 mod endpoints;
 
@@ -38,8 +38,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 /// Time between checks while the login is refused.
 const CHECK_WHILE_REFUSED: Duration = Duration::from_secs(5);
 
-/// Pause after no server answered in time. Without it, requests that arrive one after the other
-/// would each wait for all servers.
+/// Pause after an attempt in which no server answered in time. Without it, each of several
+/// consecutive requests would wait for all servers.
 const UNANSWERED_PAUSE: Duration = Duration::from_secs(5);
 
 /// The login in use.
@@ -51,7 +51,7 @@ pub(super) struct Auth {
     directory: Arc<Directory>,
     sender: Sender,
     state: ArcSwap<State>,
-    /// Lets one proof of a new login run at a time.
+    /// Allows only one proof of a new login at a time.
     proof: Semaphore,
     jobs: mpsc::Sender<BoxFuture<'static, ()>>,
 }
@@ -65,7 +65,7 @@ struct State {
 /// Whether requests may carry the login.
 #[derive(Clone, Debug)]
 enum Gate {
-    /// No server has accepted or refused it: when the last attempt ended, and why.
+    /// No server has accepted or refused it. Holds when the last attempt ended, and why.
     Unproved(Option<(Instant, Error)>),
     Open,
     /// It was refused: who refused it, what to do, and when it is tried again.
@@ -174,7 +174,7 @@ impl Auth {
         }
     }
 
-    /// Decides about a request that was refused. The server gets no other request until then.
+    /// Decides what to do about a refused request. The server gets no other request until then.
     pub(super) async fn examine(
         self: &Arc<Self>,
         destination: &Destination,
@@ -225,7 +225,7 @@ impl Auth {
         outcome.await.unwrap_or(Err(Error::Stopped))
     }
 
-    /// Proves the login unless that has just been tried.
+    /// Proves the login, unless an attempt has ended since `asked`.
     async fn prove_once(&self, asked: Instant) -> Result<Arc<ActiveLogin>, Error> {
         let _alone = self.proof.acquire().await.map_err(|_| Error::Stopped)?;
         let due = match &self.state.load().gate {
@@ -287,7 +287,7 @@ impl Auth {
         }
     }
 
-    /// The entries that have not refused this login, live ones first.
+    /// The servers of the settings that have not refused this login, live ones first.
     fn servers(&self, generation: u64) -> Vec<Arc<Server>> {
         let entries = self.directory.entries.iter();
         let welcome = |server: &&Arc<Server>| server.auth.refusal(generation).is_none();

@@ -9,18 +9,18 @@ use std::{
 };
 use tokio::{sync::Semaphore, time::Instant};
 
-/// Failures in a row before a rest.
+/// Consecutive failures that open the breaker.
 const FAILURE_THRESHOLD: u32 = 3;
-/// The first rest; each failure after it doubles it.
+/// Length of the first pause; each further failure doubles it.
 const MIN_REST: Duration = Duration::from_secs(5);
-/// The longest rest.
+/// Maximum length of a pause.
 const MAX_REST: Duration = Duration::from_secs(60);
 
-/// Counts the failures in a row of one server or node.
+/// Counts the consecutive failures of one server or node.
 #[derive(Debug)]
 pub(super) struct Breaker {
     state: Mutex<State>,
-    /// How long a request sent as a probe holds the others back.
+    /// How long a probe request holds the others back.
     probe_timeout: Duration,
     /// Lets one check at a time find out whether the server hangs.
     pub(super) hang_check: Semaphore,
@@ -55,7 +55,7 @@ pub(super) struct Resting {
 }
 
 impl Breaker {
-    /// `timeout` is the longest a request takes to fail.
+    /// `timeout` is the maximum time that a request takes to fail.
     pub(super) fn new(timeout: Duration) -> Self {
         Self {
             state: Mutex::default(),
@@ -68,7 +68,7 @@ impl Breaker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Admits a request if there are few failures, or as the one probe after a rest.
+    /// Admits a request if there are few failures, or as the single probe after a pause.
     pub(super) fn admit(&self) -> Result<(), Resting> {
         let mut state = self.state();
         let retry_in = state.retry_in();
@@ -118,7 +118,7 @@ impl Breaker {
         }
     }
 
-    /// When the last answer came, if one ever did.
+    /// When the last answer arrived, if any did.
     pub(super) fn last_alive(&self) -> Option<Instant> {
         self.state().alive_at
     }

@@ -16,9 +16,9 @@ use wall_clock::Moment;
 /// whose expiry can be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CertificateEnds {
-    /// Expiry of its own chain: that of the first certificate to expire.
+    /// Expiry of its own chain: the expiry of the first certificate to expire.
     pub own: Option<Moment>,
-    /// Expiry of the authorities that it trusts: that of the last to expire, because it is not
+    /// Expiry of the authorities that it trusts: the expiry of the last one, because it is not
     /// known in advance which of them the other side uses.
     pub authorities: Option<Moment>,
 }

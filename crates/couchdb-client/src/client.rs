@@ -1,4 +1,4 @@
-//! Takes one request from its route to its answer: where it is sent, when, and how often.
+//! Takes one request from its route to its answer: where and when it is sent, and how often.
 
 mod addresses;
 pub(super) mod builder;
@@ -59,12 +59,12 @@ struct Shared {
 /// What is known about a node's own address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum OwnAddress {
-    /// It was not found yet, or never searched for.
+    /// It has not been found yet, or was never searched for.
     #[default]
     Unknown,
     /// The settings give no address, and the host in the node's name must not get the login.
     NotConfigured,
-    /// The server there has told the node's name.
+    /// The server there has reported the node's name.
     Found(Address),
 }
 
@@ -108,14 +108,14 @@ impl ClientTask {
 enum ServerChoice<'a> {
     /// Any live server.
     Any,
-    /// The node's own address if it is known, else any live server, which forwards the request.
+    /// The node's own address if known, otherwise any live server, which forwards the request.
     Node(&'a str),
     /// The node's own address and nothing else.
     Own(&'a str),
 }
 
 impl<'a> ServerChoice<'a> {
-    /// The server of a route that names a node, or any.
+    /// The node that a route names, or any server.
     fn of(route: &Route<'a>) -> Self {
         route.node().map_or(Self::Any, Self::Node)
     }
@@ -129,7 +129,7 @@ const MAX_RETRY_WAIT: Duration = Duration::from_secs(2);
 const RETRIES: usize = 2;
 /// How long the answer whether a proxy decodes `%2F` stays valid.
 const SLASH_CHECK_TTL: Duration = Duration::from_secs(60);
-/// How often a refused request is sent again: after a login, after another login because the
+/// How often a refused request is sent again: after a login, after a second login because the
 /// session did not last, and with the password.
 const MAX_LOGIN_RETRIES: u32 = 3;
 
@@ -149,8 +149,8 @@ impl Client {
         }
     }
 
-    /// Whether `node` seems to hang: requests were held back at its own address and through other
-    /// servers, and no answer has come since.
+    /// Whether `node` seems to hang: requests to it were held back at its own address and through
+    /// other servers, and no answer has arrived since.
     pub fn seems_to_hang(&self, node: &str) -> bool {
         let Some(node) = self.shared.directory.known(node) else { return false };
         let own = node.own.load();
@@ -176,7 +176,7 @@ impl Client {
         self.get_checked(route, |_| Ok(())).await
     }
 
-    /// Asks the own address of `node`, for a route that does not name one.
+    /// Requests a route that names no node from the own address of `node`.
     async fn get_own<T: DeserializeOwned + Send + 'static>(
         &self,
         route: Route<'_>,
@@ -197,8 +197,8 @@ impl Client {
     /// Like [`Self::get_checked`], from a chosen server, with the time that it took, not counting
     /// waits in this client.
     ///
-    /// If any server can answer and the first one answers nonsense, another one is asked: one
-    /// broken server says nothing about the cluster.
+    /// If any server can answer and the first one sends an invalid answer, another one is asked:
+    /// one broken server says nothing about the cluster.
     async fn get_from<T: DeserializeOwned + Send + 'static>(
         &self,
         route: Route<'_>,
@@ -245,7 +245,7 @@ impl Client {
         Some(node)
     }
 
-    /// Where the next request goes, preferably not to servers that were `tried`.
+    /// Where the next request goes. Prefers servers that were not `tried`.
     fn choose(
         &self,
         target: ServerChoice<'_>,
@@ -260,13 +260,13 @@ impl Client {
         }
     }
 
-    /// Whether an entry refuses a login which others accept.
+    /// Whether an entry refuses a login that others accept.
     fn is_refused_there_alone(&self, error: &Error) -> bool {
         matches!(error, Error::LoginClosed { .. }) && !self.shared.auth.is_unusable()
     }
 
-    /// Sends a request within every limit, and retries it if that may help; preferably not at
-    /// servers that were `tried`.
+    /// Sends a request within all limits, and retries it if that may help. Prefers servers that
+    /// were not `tried`.
     async fn ask(
         &self,
         route: Route<'_>,
@@ -280,7 +280,7 @@ impl Client {
         // Waiting for the proof of the login does not count as time of this request.
         shared.auth.login().await?;
         let start = Instant::now();
-        // Leaves time for one retry after a request that was not answered.
+        // Leaves time for one retry after an unanswered request.
         let budget = shared.settings.timeout.saturating_add(shared.settings.timeout / 2);
         let mut waits = ExponentialBuilder::default()
             .with_min_delay(MIN_RETRY_WAIT)
@@ -333,7 +333,7 @@ impl Client {
         }
     }
 
-    /// Sends a request to one destination, with a login that is proved there.
+    /// Sends a request to one destination, with a login that has been proved there.
     async fn attempt(&self, call: Call<'_>) -> Result<Answer, Error> {
         let _through = call.destination.server.in_flight.acquire().await.map_err(stopped)?;
         match self.send_authenticated(call).await {
@@ -373,8 +373,8 @@ impl Client {
         self.with_login(call, send).await
     }
 
-    /// Sends a request with a login that is proved at its destination, and finds out what a refusal
-    /// means.
+    /// Sends a request with a login that has been proved at its destination, and finds out why if
+    /// it is refused.
     async fn with_login<T, Sent>(
         &self,
         call: Call<'_>,
@@ -406,7 +406,7 @@ impl Client {
                     Some(slots.acquire().await.map_err(stopped)?)
                 }
             };
-            // Nothing awaits between this check and the sending.
+            // No `await` separates this check from the sending.
             let now = destination.credential(login.generation);
             if !(auth.is_current(&login) && now.is_some_and(|now| now.is_same(&credential))) {
                 continue;

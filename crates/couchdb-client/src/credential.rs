@@ -1,4 +1,4 @@
-//! How a request carries a login: by name and password, or by a session's cookie.
+//! How a request carries a login: as name and password, or as a session's cookie.
 //!
 //! Owns the cookie's text, the parser of `Set-Cookie`, and the cookie's lifetime. Never decides
 //! when to log in: `EndpointAuth` and the login task do.
@@ -13,14 +13,14 @@ const COOKIE_NAME: &str = "AuthSession";
 /// Longer cookies are not CouchDB's, which hold a name, a time and a hash in base 64.
 const MAX_COOKIE_BYTES: usize = 4096;
 
-/// The shortest lifetime that is believed. A cookie with a shorter one is used until the server
-/// refuses it: to believe that lifetime would cost a login for each request.
+/// Minimum lifetime that is taken at face value. A cookie with a shorter one is used until the
+/// server refuses it; otherwise each request would need a login.
 const MIN_LIFETIME: Duration = Duration::from_secs(12);
 
 /// How a request carries a login.
 #[derive(Clone, Debug)]
 pub(super) enum Credential {
-    /// Name and password. Servers count wrong ones.
+    /// Name and password. Servers count wrong passwords.
     Basic,
     /// The cookie of a session. Servers do not count wrong ones.
     Cookie(Arc<Cookie>),
@@ -29,7 +29,7 @@ pub(super) enum Credential {
 }
 
 impl Credential {
-    /// The cookie, if it is one.
+    /// The cookie, if the credential is one.
     pub(super) const fn cookie(&self) -> Option<&Arc<Cookie>> {
         match self {
             Self::Cookie(cookie) => Some(cookie),
@@ -58,7 +58,7 @@ pub(super) struct Cookie {
 }
 
 impl Cookie {
-    /// The session that an answer's headers begin or renew; `None` if they do neither, or end one.
+    /// The session that a response's headers begin or renew; `None` if they do neither, or end it.
     pub(super) fn read(headers: &HeaderMap) -> Option<Self> {
         headers.get_all(header::SET_COOKIE).iter().find_map(|set| Self::parse(set.to_str().ok()?))
     }

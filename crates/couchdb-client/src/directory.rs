@@ -31,9 +31,9 @@ pub(super) struct Server {
     pub(super) in_flight: Semaphore,
     pub(super) breaker: Breaker,
     pub(super) auth: EndpointAuth,
-    /// Whether the server has ever told its node name.
+    /// Whether the server has ever reported its node name.
     pub(super) named: AtomicBool,
-    /// Whether `%2F` in a path arrives at CouchDB as `/`, and when that was checked.
+    /// Whether `%2F` in a path reaches CouchDB as `/`, and when that was checked.
     pub(super) decodes_slash: ArcSwap<(Instant, OnceCell<bool>)>,
     /// The error of the last request that got no answer.
     failure: ArcSwapOption<Error>,
@@ -47,7 +47,7 @@ impl Server {
         self.failure.store(Some(Arc::new(error.clone())));
     }
 
-    /// Keeps the error of an answer that says that the whole server cannot be used.
+    /// Keeps the error of a response that shows that the whole server is unusable.
     pub(super) fn remember_unusable(&self, error: &Error) {
         self.unusable.store(Some(Arc::new(error.clone())));
     }
@@ -83,7 +83,7 @@ pub(super) struct Node {
     /// What the node has accepted and refused of logins that another server forwarded.
     pub(super) auth: EndpointAuth,
     pace: Option<TokenBucket>,
-    /// The node's own address, once the server there has told that name.
+    /// The node's own address, once the server there has reported that name.
     pub(super) own: ArcSwapOption<Server>,
     /// Notified when `own` is set.
     pub(super) found: Notify,
@@ -110,7 +110,7 @@ impl Node {
         }
     }
 
-    /// The node's own address and no other.
+    /// A destination that is the node's own address and no other.
     pub(super) fn own_destination(&self) -> Result<Destination, Error> {
         let own = self.own.load_full();
         let own = own.ok_or_else(|| Error::NoOwnAddress { node: self.name.to_string() })?;
@@ -154,7 +154,7 @@ impl Destination {
         }
     }
 
-    /// Records that an answer came, whatever it says.
+    /// Records that a response arrived, whatever it says.
     pub(super) fn record_success(&self) {
         self.server.breaker.record_success();
         if let Some(node) = &self.forwarded_to {
@@ -162,7 +162,7 @@ impl Destination {
         }
     }
 
-    /// When the endpoint that has to answer last gave a sign of life.
+    /// When the endpoint that has to answer last showed that it is alive.
     pub(super) fn last_alive(&self) -> Option<Instant> {
         self.forwarded_to
             .as_ref()
@@ -282,13 +282,13 @@ impl Directory {
         self.nodes.load().get(name).map(Arc::clone)
     }
 
-    /// Every node asked about so far.
+    /// Every node that was asked for so far.
     pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
         self.nodes.load().values().map(Arc::clone).collect()
     }
 
-    /// A live entry, by turns, preferably not one of `tried`. If the last request or login failed at
-    /// every entry, a node's own address serves as well.
+    /// A live entry, in turn, preferably not one of `tried`. If the last request or login failed at
+    /// every entry, a node's own address may be used too.
     pub(super) fn any(&self, tried: &[Address], generation: u64) -> Result<Arc<Server>, Error> {
         let start = self.turn.fetch_add(1, Ordering::Relaxed);
         let mut order: Vec<&Arc<Server>> =
@@ -350,7 +350,8 @@ impl Directory {
         self.entries.get(start.wrapping_add(at).checked_rem(count)?)
     }
 
-    /// The destination for `node`: its own address if that is live, else an entry that forwards.
+    /// The destination for `node`: its own address if that is live, otherwise an entry that
+    /// forwards the request.
     pub(super) fn destination_for(
         &self,
         node: &Arc<Node>,

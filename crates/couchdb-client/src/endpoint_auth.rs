@@ -1,9 +1,9 @@
 //! What one endpoint that checks logins has accepted and refused.
 //!
-//! An endpoint is a server, or a node behind it: CouchDB checks a login where a request arrives
-//! and again on the node that gets the forwarded request, and each node counts bad logins itself.
-//! So one request tries the login at each endpoint before others follow, and an endpoint that
-//! refuses it gets no requests for longer than CouchDB locks an account.
+//! An endpoint is a server, or a node behind it: CouchDB checks a login where a request arrives and
+//! again on the node that gets the forwarded request, and each node counts bad logins itself. So
+//! one request tries the login at each endpoint before others follow. An endpoint that refuses it
+//! gets no requests for longer than CouchDB locks an account.
 
 use super::{
     Error,
@@ -18,32 +18,32 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// How long nothing is sent where a login was refused: CouchDB locks an account for five
-/// minutes after five bad logins (`[chttpd_auth_lockout] max_lifetime`), and each further
-/// one would keep it locked.
+/// How long nothing is sent after a refused login: CouchDB locks an account for five minutes after
+/// five bad logins (`[chttpd_auth_lockout] max_lifetime`), and each further bad login would keep it
+/// locked.
 pub(super) const LOCKOUT: Duration = Duration::from_secs(6 * 60);
 
 /// Requests in flight that carry a password, at a server without sessions. If the password has
 /// just changed, these and one more attempt stay below the five that lock the account.
 const MAX_WITH_PASSWORD: usize = 3;
 
-/// The shortest time between two logins at one endpoint, whatever it answered meanwhile.
+/// Minimum time between two logins at one endpoint, regardless of its answers.
 const LOGIN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long a refusal for lack of privileges is believed without checking the login again.
+/// How long a refusal for lack of privileges is trusted without checking the login again.
 const PRIVILEGE_REFUSAL_TTL: Duration = Duration::from_secs(60);
 
 /// A session that ends sooner did not expire.
 const YOUNG_SESSION: Duration = Duration::from_secs(60);
-/// How many sessions in a row may end young before no more are begun: servers behind one address
-/// may not recognise each other's sessions. CouchDB itself may end the first, when it hashes a
-/// password again after a login.
+/// How many consecutive sessions may end early before no more are begun: servers behind one address
+/// may not recognise each other's sessions. CouchDB itself may end the first one, when it rehashes
+/// a password after a login.
 const MAX_YOUNG_ENDS: u32 = 2;
 
 /// What one endpoint has accepted and refused.
 #[derive(Debug)]
 pub(super) struct EndpointAuth {
-    /// Held by whoever tries the login here, or examines why a request was refused.
+    /// Held while a request tries the login here or examines why a request was refused.
     pub(super) proof: Semaphore,
     /// Limits the requests that carry a password.
     pub(super) with_password: Semaphore,
@@ -54,7 +54,8 @@ pub(super) struct EndpointAuth {
 struct State {
     /// The generation of the login that was accepted, and how requests carry it.
     accepted: Option<(u64, Credential)>,
-    /// Refused requests whose reason is not known yet: nothing is sent meanwhile.
+    /// Number of refused requests whose reason is not known yet; nothing is sent while there are
+    /// any.
     holds: u32,
     /// The generation of the login that was refused, when and why.
     refused: Option<(u64, Instant, Arc<str>)>,
@@ -108,8 +109,8 @@ impl EndpointAuth {
         self.state().logged_in = Some(Instant::now());
     }
 
-    /// Records that a password that was accepted here is refused. Returns whether that happened not
-    /// long ago too: then the endpoint contradicts itself, and more attempts risk a lockout.
+    /// Records that a password that was accepted here is now refused. Returns whether that also
+    /// happened recently: then the endpoint contradicts itself, and more attempts risk a lockout.
     pub(super) fn record_contradiction(&self) -> bool {
         let before = self.state().contradicted.replace(Instant::now());
         before.is_some_and(|before| before.elapsed() < LOCKOUT)
@@ -151,8 +152,8 @@ impl EndpointAuth {
         self.state().failed = Some((Instant::now(), why));
     }
 
-    /// Why the last login failed, if that was after `asked`: requests that have waited since then do
-    /// not wait for another one.
+    /// Why the last login failed, if it failed after `asked`: requests that have waited since then
+    /// do not wait for another login.
     pub(super) fn failed_since(&self, asked: Instant) -> Result<(), Error> {
         match &self.state().failed {
             Some((at, why)) if *at >= asked => Err(why.clone()),
@@ -182,7 +183,7 @@ impl EndpointAuth {
         }
     }
 
-    /// Forgets what was accepted: one request has to prove the login again.
+    /// Forgets that the login was accepted: one request has to prove it again.
     pub(super) fn doubt(&self) {
         self.state().accepted = None;
     }

@@ -10,7 +10,7 @@ use strum::{IntoStaticStr, VariantArray};
 pub enum ErrorKind {
     /// No answer in time, or the request was held back because the last ones got no answer.
     Timeout,
-    /// No connection, or it broke.
+    /// No connection could be made, or it broke.
     Connect,
     /// No trust: certificate or handshake.
     Tls,
@@ -18,7 +18,7 @@ pub enum ErrorKind {
     Status,
     /// The node is known and down (HTTP 412).
     NodeDown,
-    /// What was asked for is not there.
+    /// The requested object does not exist.
     NotFound,
     /// Something other than CouchDB refused the request, or changed its path.
     Proxy,
@@ -28,13 +28,13 @@ pub enum ErrorKind {
     Login,
     /// The body is larger than its route allows.
     TooLarge,
-    /// The body is not what its route answers.
+    /// The body is not a valid response for its route.
     Malformed,
     /// The server redirects.
     Redirect,
     /// A name that no request can carry.
     Unaddressable,
-    /// The request has to go to the node's own address, and that is not known.
+    /// The request has to go to the node's own address, which is unknown.
     NoOwnAddress,
     /// The cluster does not know the node.
     UnknownNode,
@@ -89,7 +89,7 @@ const SLASH_REMEDY: &str = ", but it has to pass %2F on (nginx: `proxy_pass http
 /// Why a request gave no usable answer. It never holds credentials.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// No answer in time.
+    /// No answer arrived in time.
     #[error(
         "{asked}: no whole answer within {after:?}; is the node overloaded, or the timeout too short?"
     )]
@@ -99,7 +99,7 @@ pub enum Error {
         /// How long the client waited.
         after: Duration,
     },
-    /// No answer, and none to a cheap request sent meanwhile.
+    /// No answer arrived, and none to a cheap request sent in the meantime.
     #[error(
         "{asked}: no answer within {:?}, and none to GET {probe} meanwhile: it hangs",
         rounded(*.after)
@@ -121,10 +121,10 @@ pub enum Error {
         server: String,
         /// How many failed in a row.
         failures: u32,
-        /// When the next one goes out.
+        /// When the next request is sent.
         again: Duration,
     },
-    /// No connection, or it broke.
+    /// No connection could be made, or it broke.
     #[error(
         "{asked}: {detail}; is CouchDB running there, and is the URL right (http or https, host, port)?"
     )]
@@ -170,7 +170,7 @@ pub enum Error {
         /// The server's words.
         reason: String,
     },
-    /// What was asked for is not there.
+    /// The requested object does not exist.
     #[error("{asked}: not found, {reason}")]
     NotFound {
         /// The request.
@@ -223,7 +223,7 @@ pub enum Error {
         /// What it is, as a predicate.
         found: String,
     },
-    /// The login is refused, and nothing is sent with it until it is proved again.
+    /// The login was refused, and nothing is sent with it until it is proved again.
     #[error("{why}")]
     LoginClosed {
         /// Who refused it, with what words, and when it is tried again.
@@ -242,7 +242,7 @@ pub enum Error {
         /// The route's limit in bytes.
         limit: usize,
     },
-    /// The body is not what its route answers.
+    /// The body is not a valid response for its route.
     #[error(
         "{asked}: the answer is malformed: {detail}; is this CouchDB, or a proxy in front of it?"
     )]
@@ -267,7 +267,7 @@ pub enum Error {
     /// A name that no request can carry.
     #[error(transparent)]
     Unaddressable(#[from] Unaddressable),
-    /// The request has to go to the node's own address, and that is not known.
+    /// The request has to go to the node's own address, which is unknown.
     #[error("the own address of node {node} is not known: give it in the settings")]
     NoOwnAddress {
         /// The node.

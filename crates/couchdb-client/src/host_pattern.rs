@@ -22,8 +22,8 @@ impl HostPattern {
         }
     }
 
-    /// Whether it matches every host below a domain of one word, such as `*.local`: usually nobody
-    /// controls who answers for those.
+    /// Whether it matches every host below a single-label domain, such as `*.local`: usually nobody
+    /// controls who answers for those hosts.
     pub fn is_wide(&self) -> bool {
         self.text.strip_prefix("*.").is_some_and(|domain| !domain.contains('.'))
     }

@@ -2,10 +2,10 @@
 
 use std::{fmt, time::Duration};
 
-/// Is called for every request that has ended.
+/// Called at the end of every request.
 ///
-/// Both labels are closed sets: `route` is one of [`Route::LABELS`](crate::Route::LABELS),
-/// `code` comes from [`status_label`] or [`ErrorKind::label`](crate::ErrorKind::label). Their
+/// Both labels are closed sets: `route` is one of [`Route::LABELS`](crate::Route::LABELS), `code`
+/// comes from [`status_label`] or [`ErrorKind::label`](crate::ErrorKind::label). Their
 /// concatenations differ too, for metric libraries that join label values without a separator.
 pub trait Observer: fmt::Debug + Send + Sync {
     /// A request to `route` ended with `code`, `took` after it was sent.

@@ -14,15 +14,15 @@ pub(super) struct PageLimits {
     pub(super) weight: usize,
 }
 
-/// Rows allowed beyond twice the announced count: lists grow while they are read, and small ones
-/// by more than their own length.
+/// Rows allowed beyond twice the announced count: lists grow while they are read, and a small list
+/// may grow by more than its own length.
 const SLACK: usize = 10_000;
 
 /// The position in a list, from which the next page is requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paging {
-    /// The key of the last row. The next page begins with it, or after it if it was deleted
-    /// meanwhile.
+    /// The key of the last row. The next page begins with it, or after it if it was deleted in
+    /// between.
     pub(super) after: Option<String>,
     rows: usize,
     weight: usize,
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// How many rows are read of an endless list, and the error that ends it.
+    /// How many rows of an endless list are read, and the error that stops it.
     fn read_endless(
         announced: Option<u64>,
         a_page: usize,

@@ -30,7 +30,8 @@ pub(super) struct Redactor {
 }
 
 impl Redactor {
-    /// Hides the password of `user`, plain and as in URLs and JSON, and `token`, which holds both.
+    /// Hides the password of `user`, both plain and in the forms used in URLs and JSON, and
+    /// `token`, which contains user and password.
     pub(super) fn new(user: &str, password: &str, token: String) -> Self {
         let in_url = utf8_percent_encode(password, NON_ALPHANUMERIC).to_string();
         let json = serde_json::Value::from(password).to_string();

@@ -42,7 +42,7 @@ pub enum Route<'a> {
     Membership,
     /// `/_node/_local`: the name of the server that answers.
     LocalName {
-        /// As `/_node%2F_local`, which works only behind a proxy that decodes the slash: CouchDB
+        /// As `/_node%2F_local`. Works only behind a proxy that decodes the slash: CouchDB itself
         /// takes it for the name of a database.
         encoded: bool,
     },
@@ -167,8 +167,8 @@ pub enum Route<'a> {
     },
     /// `/_db_updates`: database events, as a feed or only the current sequence.
     DbUpdates(DbUpdates<'a>),
-    /// `/_node/{node}/_dbs/_changes`: databases whose map changed, or only the current sequence of
-    /// the node's map.
+    /// `/_node/{node}/_dbs/_changes`: databases whose map entry changed, or only the current
+    /// sequence of the node's map.
     MapChanges {
         /// The node.
         node: &'a str,
@@ -228,9 +228,9 @@ pub enum Route<'a> {
         /// The index's name in the design document.
         index: &'a str,
     },
-    /// `/{db}/_design/{name}/_nouveau/{index}?q=*:*&limit=1` or `…/_search/…`: a query, which makes
-    /// every copy that it asks build, and waits for the first of each range. Neither engine has a
-    /// query that builds and does not wait.
+    /// `/{db}/_design/{name}/_nouveau/{index}?q=*:*&limit=1` or `…/_search/…`: a query. Every copy
+    /// that it reaches is built, and it waits for the first copy of each range. Neither engine has
+    /// a query that builds without waiting.
     BuildSearch {
         /// The engine that builds it.
         engine: Engine,
@@ -252,8 +252,8 @@ pub enum Route<'a> {
         /// The value.
         value: &'a str,
     },
-    /// DELETE `/_node/{node}/_config/{section}/{key}`: puts back what the node's files say,
-    /// which may be nothing.
+    /// DELETE `/_node/{node}/_config/{section}/{key}`: resets a value to the one in the node's
+    /// files, which may be absent.
     ResetConfig {
         /// The node.
         node: &'a str,
@@ -287,14 +287,14 @@ pub enum Route<'a> {
 pub enum ShardRead<'a> {
     /// `_changes`: ids and leaf revisions of changed documents.
     Changes {
-        /// The shard's own sequence after which it begins.
+        /// The shard's own sequence after which the changes begin.
         since: u64,
         /// The number of rows.
         limit: usize,
     },
     /// `_changes` with the winning revision of each document.
     Docs {
-        /// The shard's own sequence after which it begins.
+        /// The shard's own sequence after which the changes begin.
         since: u64,
         /// The number of rows.
         limit: usize,
@@ -320,7 +320,7 @@ pub enum DbUpdates<'a> {
     Now,
     /// `feed=continuous`: line by line, without an end.
     Feed {
-        /// The sequence after which it begins.
+        /// The sequence after which the feed begins.
         since: &'a str,
         /// The longest silence, in milliseconds; then an empty line comes.
         heartbeat: u64,
@@ -333,7 +333,7 @@ pub enum DbUpdates<'a> {
 pub struct MapPoll {
     /// The node's own sequence after which it begins.
     pub since: u64,
-    /// The most rows of the answer.
+    /// Maximum number of rows in the answer.
     pub limit: usize,
     /// How long to wait for the first row, in milliseconds.
     pub timeout: u64,
@@ -370,9 +370,9 @@ impl<'a> Route<'a> {
         Some(serde_json::Value::from(*value).to_string().into())
     }
 
-    /// The additional header. CouchDB also writes a value to its files unless this header prevents it; it
-    /// ignores a query parameter of the same name. And it answers several revisions in MIME parts to
-    /// everyone who accepts them.
+    /// The additional header. For a value, CouchDB also writes it to its files unless this header
+    /// prevents that; it ignores a query parameter of the same name. For a document, CouchDB answers with
+    /// several revisions as MIME parts to every client that accepts them.
     pub(super) const fn header(&self) -> Option<(HeaderName, HeaderValue)> {
         if let Self::ShardDocuments { read: ShardRead::Leaves { .. }, .. } = self {
             return Some((ACCEPT, HeaderValue::from_static("application/json")));
@@ -443,7 +443,7 @@ impl<'a> Route<'a> {
         mebibytes << 20
     }
 
-    /// Whether each server answers this by itself, whatever the state of the other nodes: information
+    /// Whether each server answers this without the other nodes, whatever their state: information
     /// about itself, and the shard map and membership, of which each node has its own copy.
     pub const fn is_answered_alone(&self) -> bool {
         matches!(
@@ -457,8 +457,8 @@ impl<'a> Route<'a> {
         )
     }
 
-    /// Whether it is about nothing but the server that answers, so that an error of it says that no request
-    /// can succeed there. No task or statistic is among them: one that fails may fail alone.
+    /// Whether it concerns only the server that answers, so that an error means that no request can succeed
+    /// there. Tasks and statistics are not included: one of them may fail by itself.
     pub(super) const fn is_about_server(&self) -> bool {
         matches!(
             self,

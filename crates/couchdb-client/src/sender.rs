@@ -29,7 +29,7 @@ pub(super) struct Sender {
     pub(super) timeout: Duration,
 }
 
-/// A whole answer with a status of success.
+/// A complete answer with a success status.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) body: Bytes,
@@ -51,20 +51,20 @@ pub(super) struct Refusal {
     pub(super) about_login: bool,
 }
 
-/// What a server answered to `GET /`, which CouchDB answers to anybody.
+/// What a server answered to `GET /`, which CouchDB answers without a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Greeting {
     /// It is a CouchDB.
     CouchDb,
-    /// It wants a login first, as CouchDB does with `[chttpd] require_valid_user`, and as a
+    /// It requires a login first, as CouchDB does with `[chttpd] require_valid_user`, and as a
     /// proxy may.
     WantsLogin,
-    /// It is something else: what, as a predicate.
+    /// It is something else; described as a predicate.
     Other(String),
 }
 
-/// Whether a status other than 2xx says that no request can succeed at this server, rather than that one cannot: a
-/// login that is refused, a redirect, an error of no CouchDB, or an error about nothing but the server.
+/// Whether a status other than 2xx means that no request can succeed at this server, rather than just this one: a
+/// refused login, a redirect, an error that is not CouchDB's, or an error that concerns only the server.
 fn is_unusable(call: Call<'_>, status: u16, refusal: &wire::ErrorBody) -> bool {
     let about_server = call.destination.forwarded_to.is_none() && call.route.is_about_server();
     let by_couchdb = refusal.error.is_some();
@@ -205,7 +205,8 @@ impl Sender {
         }
     }
 
-    /// Asks who the login is. `Ok(Err(_))` holds the server's words if it refuses the login.
+    /// Asks which user the login belongs to. `Ok(Err(_))` contains the server's message if it
+    /// refuses the login.
     pub(super) async fn session(
         &self,
         route: Route<'_>,
@@ -253,7 +254,7 @@ fn outgoing<'a>(
     }
 }
 
-/// Takes over the cookie that renews the session.
+/// Stores the cookie that renews the session.
 fn renew(call: Call<'_>, login: &ActiveLogin, cookie: Option<Cookie>) -> Option<Cookie> {
     call.destination.server.auth.renew(login.generation, cookie?);
     None

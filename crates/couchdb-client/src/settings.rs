@@ -19,7 +19,7 @@ pub struct ClientSettings {
     pub tls: Tls,
     /// The longest wait for a complete answer.
     pub timeout: Duration,
-    /// The most requests in flight for each node: through it as an entry, and about it.
+    /// Maximum number of requests in flight for each node: through it as an entry, and about it.
     pub requests_in_flight: usize,
     /// The most cold reads a second for each node; 0 for no limit.
     pub cold_reads_per_second: u32,
@@ -53,9 +53,9 @@ impl ClientSettings {
     /// Where to search for `node` itself: the address in the settings, then the host in its name with
     /// the first URL's port, if that host may get the login.
     ///
-    /// The name comes from the cluster, and the network decides who answers at its host. So such a
-    /// guess counts only if the settings list the same address, if they trust the host, or if TLS
-    /// `proves` the host under the operator's own authorities.
+    /// The name comes from the cluster, and the network decides who answers at its host. So an
+    /// address that is guessed this way counts only if the settings list it too, if they trust the
+    /// host, or if TLS `proves` the host under the operator's own authorities.
     pub(super) fn candidates(&self, node: &str, proves: bool) -> Vec<AddressCandidate> {
         let given = self.nodes.get(node).cloned();
         let guess = self.urls.first().and_then(|first| first.of_node(node));
@@ -73,8 +73,8 @@ impl ClientSettings {
             .collect()
     }
 
-    /// Whether there is any address at which `node` itself is searched for. Assumes that a CA file
-    /// holds the operator's own authorities.
+    /// Whether there is any address at which to search for `node` itself. Assumes that a CA file
+    /// contains the operator's own authorities.
     pub fn has_address_for(&self, node: &str) -> bool {
         !self.candidates(node, self.tls.ca_file.is_some()).is_empty()
     }

@@ -14,7 +14,7 @@ pub(super) struct TokenBucket {
     created: Instant,
     /// Nanoseconds from one read to the next.
     interval: u64,
-    /// How far ahead of its time a read may begin, in nanoseconds.
+    /// How far ahead of schedule a read may begin, in nanoseconds.
     ahead: u64,
     /// When the next read is due if all begin on time, in nanoseconds after `created`.
     due: AtomicU64,
@@ -39,7 +39,7 @@ impl TokenBucket {
         }
     }
 
-    /// Lets a read begin, or returns how long to wait.
+    /// Admits a read, or returns how long it has to wait.
     fn take(&self, now: u64) -> Result<(), Duration> {
         let latest = now.saturating_add(self.ahead);
         let next = |due: u64| (due <= latest).then(|| due.max(now).saturating_add(self.interval));

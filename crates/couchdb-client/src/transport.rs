@@ -99,8 +99,8 @@ pub enum TransportError {
     Http(#[from] header::InvalidHeaderValue),
 }
 
-/// The most informational answers (1xx) before the final one. `hyper` reads any number of them;
-/// CouchDB sends none.
+/// Maximum number of informational responses (1xx) before the final one. `hyper` reads any number
+/// of them; CouchDB sends none.
 const MAX_INFORMATIONAL: u32 = 16;
 
 /// A request to send.
@@ -159,7 +159,7 @@ pub(super) async fn read_body(
     limit: usize,
 ) -> Result<Bytes, SendFailure> {
     let mut whole = BytesMut::new();
-    // Not `http_body_util::Limited`: it keeps each piece, and a server may send single bytes.
+    // Not `http_body_util::Limited`: it stores each piece, and a server may send single bytes.
     while let Some(frame) = body.frame().await {
         let Ok(piece) = frame?.into_data() else { continue };
         if whole.len().saturating_add(piece.len()) > limit {
@@ -216,8 +216,8 @@ impl Transport {
         })
     }
 
-    /// Sends one request whose body is read as it arrives. It must not be compressed, because a
-    /// proxy that compresses holds data back.
+    /// Sends one request whose body is read as it arrives. The body must not be compressed, because
+    /// a compressing proxy delays data.
     pub(super) async fn open(
         &self,
         at: &Address,
@@ -247,7 +247,7 @@ impl Transport {
         let mut request = http::Request::builder()
             .method(out.method.clone())
             .uri(url.as_str())
-            // Without the scheme's own port, as `hyper` would send it.
+            // Without the scheme's default port, like `hyper`.
             .header(header::HOST, url.authority())
             .header(header::USER_AGENT, &self.user_agent)
             .header(header::ACCEPT, "*/*")
@@ -263,12 +263,12 @@ impl Transport {
         let informational = Arc::new(Semaphore::new(0));
         let counted = Arc::clone(&informational);
         ext::on_informational(&mut request, move |_| counted.add_permits(1));
-        // A request that is given up closes its connection.
+        // Dropping a request closes its connection.
         let answer = tokio::select! {
             answer = self.service.clone().oneshot(request) => Some(answer),
             _ = informational.acquire_many(MAX_INFORMATIONAL + 1) => None,
         };
-        // The answer may have arrived in one burst with the informational ones before it.
+        // The final response may have arrived together with the informational ones before it.
         match answer.filter(|_| informational.available_permits() <= MAX_INFORMATIONAL as usize) {
             Some(answer) => answer,
             None => Err(SendFailure::Malformed(
@@ -278,7 +278,7 @@ impl Transport {
     }
 }
 
-/// The URL of a request, unless it would carry another path than the intended one.
+/// The URL of a request, or an error if it would have another path than intended.
 fn url(at: &Address, path: &str) -> Result<Url, SendFailure> {
     let bytes = at.prefix().len() + path.len();
     if bytes > Unaddressable::MAX_BYTES {

@@ -195,7 +195,7 @@ impl AttemptContext {
     ) -> Result<bool, String> {
         let splits = match splits.await {
             Ok(splits) => splits,
-            // If the login may not read the splits, rely on what the plan knew.
+            // If the login may not read the splits, relies on what the plan knew.
             Err(error) if matches!(error.reason, "forbidden" | "not_found") => return Ok(false),
             Err(error) => return Err(error.message),
         };
@@ -217,7 +217,7 @@ impl AttemptContext {
     }
 }
 
-/// The nodes a start works on; none for a cleanup, which counts against no limit.
+/// The nodes that a start uses; none for a cleanup, which counts against no limit.
 fn nodes_of(plan: &Plan, start: &PlannedStart, target: TargetRef<'_>) -> BTreeSet<NodeIx> {
     match (target.kind(), &start.shard) {
         (TargetKind::Cleanup, _) => BTreeSet::new(),
@@ -273,7 +273,7 @@ async fn read_tasks(source: &dyn Source, nodes: Vec<String>) -> Result<Vec<Activ
     Ok(all)
 }
 
-/// Reads the target's facts again; `None` if it no longer exists or cannot be read on its own.
+/// Reads the target's facts again; `None` if it no longer exists or cannot be read individually.
 async fn read_facts(
     source: &dyn Source,
     snapshot: &Arc<Snapshot>,

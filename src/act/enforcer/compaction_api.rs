@@ -41,8 +41,8 @@ pub(crate) trait CompactionApi: Debug + Send + Sync {
     /// Sends a request, once.
     fn send(&self, command: CompactionCommand) -> BoxFuture<'static, RequestResult>;
 
-    /// Checks whether a node is in service; an error gives its status or why it did not answer. A
-    /// node whose own address is unknown counts as in service.
+    /// Checks whether a node is in service; an error contains its status or why it did not answer.
+    /// A node whose own address is unknown counts as in service.
     fn check_in_service(&self, node: &str) -> BoxFuture<'static, Result<(), String>>;
 }
 

@@ -1,8 +1,7 @@
 //! Targets that were started and must be measured before they may start again.
 //!
-//! Facts measured before a start are outdated. Until the target is measured again, or the outcome
-//! of the start is known, those facts justify no second start, however short `limits.wait` is.
-//! Pure.
+//! Facts measured before a start are outdated. They must not justify a second start, however short
+//! `limits.wait` is, until the target is measured again or the outcome of the start is known. Pure.
 
 use crate::model::{
     facts::Facts,
@@ -18,7 +17,7 @@ const UNCONFIRMED_WAIT: Duration = Duration::from_secs(30);
 /// How long a start is remembered while the tables do not contain its target.
 const ABSENT_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// A start whose target was not measured since.
+/// A start whose target has not been measured since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct UnmeasuredStart {
     at: Moment,
@@ -26,7 +25,7 @@ struct UnmeasuredStart {
     until: Option<Moment>,
 }
 
-/// All starts whose targets were not measured since.
+/// All starts whose targets have not been measured since.
 #[derive(Debug, Default)]
 pub(super) struct PendingRereads(BTreeMap<TargetId, UnmeasuredStart>);
 
@@ -53,7 +52,7 @@ impl PendingRereads {
         self.0.contains_key(id)
     }
 
-    /// After the clock was set: no start counts as later than now.
+    /// After the clock was set, moves starts that now lie in the future to `now`.
     pub(super) fn restart_waits(&mut self, now: Moment) {
         for start in self.0.values_mut() {
             start.at = start.at.min(now);
@@ -61,7 +60,7 @@ impl PendingRereads {
         }
     }
 
-    /// Removes starts whose targets were measured since, given the facts of each target in the
+    /// Removes starts whose targets have been measured since, given the facts of each target in the
     /// tables; returns the removed ones.
     pub(super) fn remove_measured(
         &mut self,

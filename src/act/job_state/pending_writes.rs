@@ -50,8 +50,8 @@ impl PendingWrites {
         }
     }
 
-    /// Since when nothing can be stored, and why: the error of a write, or the journal's own
-    /// failure.
+    /// Since when nothing can be stored, and why: a write error, or a failure of the journal
+    /// itself.
     pub(super) fn failure(&self) -> Option<(Moment, JournalFailure)> {
         let met = |(at, why): &(Moment, String)| (*at, JournalFailure::NotWritable(why.clone()));
         self.failure.as_ref().map(met).or_else(|| self.keeper.failure())

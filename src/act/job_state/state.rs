@@ -52,11 +52,11 @@ pub(super) struct JobState {
     recent_starts: Vec<(Moment, u64)>,
     last_start_by_node: BTreeMap<NodeIx, Moment>,
     busy_periods: BTreeMap<NodeIx, BusyPeriod>,
-    /// What an earlier process stored about nodes that the tables do not have yet.
+    /// What an earlier process stored about nodes that are not in the tables yet.
     unplaced_work: BTreeMap<String, NodeWork>,
     /// The number of nodes in the tables when it was last looked for them.
     placed_nodes: usize,
-    /// What is stored about nodes.
+    /// What is stored about each node.
     stored_work: BTreeMap<NodeIx, NodeWork>,
     enforcing_since: Option<Moment>,
     last_update: Option<Moment>,
@@ -115,7 +115,7 @@ impl JobState {
 
     /// Detects whether the clock was set since the last update. If so, waiting periods restart now,
     /// so that they neither end at once nor last until the clock has caught up. Busy periods keep
-    /// their length, and starts their age.
+    /// their length, and starts keep their age.
     pub(super) fn detect_clock_change(&mut self, now: Moment) {
         let set =
             self.last_update.filter(|last| now < *last || last.age(now) > CLOCK_JUMP_THRESHOLD);
@@ -134,7 +134,7 @@ impl JobState {
         }
     }
 
-    /// Records since when this process enforces.
+    /// Records since when this process has been enforcing.
     pub(super) fn set_enforcing(&mut self, acting: bool, now: Moment) {
         if !acting {
             self.enforcing_since = None;
@@ -178,9 +178,9 @@ impl JobState {
         self.effects_of(step, settings)
     }
 
-    /// Targets to read to determine how jobs ended, or because they were not measured since their
-    /// start; and databases for which the scanner still shows evidence of a cleanup that was
-    /// already started.
+    /// Targets to read again, to determine how jobs ended or because they have not been measured
+    /// since their start; and databases for which the scanner still shows evidence for a cleanup
+    /// that was already started.
     pub(super) fn pending_reads(&self, tables: &Snapshot) -> Effects {
         let mut follows =
             Effects { reread: self.tracker.targets_to_reread(tables), ..Effects::default() };
@@ -274,7 +274,7 @@ impl JobState {
         )))
     }
 
-    /// What compactions use of shared limits.
+    /// How much of the shared limits compactions use.
     pub(super) fn shared_use(&self, now: Moment) -> SharedUse {
         let recent = self.recent_starts.iter().filter(|(at, _)| at.age(now) < BUDGET_PERIOD);
         let bytes_per_hour = recent.map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
@@ -424,8 +424,8 @@ impl JobState {
         // For most copies of a view, no later reading shows whether a request arrived. Such a copy
         // counts as done; the view is measured again after its last copy.
         let counts_as_done = done || ended.may_have_run;
-        // Only recliner's own compaction begins a round. Others that compact one copy take care of
-        // the rest, and polls show only some copies of a short compaction of all.
+        // Only recliner's own compaction begins a round. Other programs that compact one copy also
+        // compact the rest, and polls show only some copies of a short compaction of all.
         let in_round = outcome.owner == JobOwner::Recliner || !after.copies_done.is_empty();
         if in_round
             && counts_as_done
@@ -565,7 +565,7 @@ impl JobState {
         self.tracker.starts_accepted()
     }
 
-    /// All jobs. A node counts as polled, so that something may start on it, only once the constraints say when
+    /// All jobs. A node counts as polled, which allows starts on it, only once the constraints say when
     /// compactions last ran on it.
     pub(super) fn jobs(&self) -> Jobs {
         let mut jobs = self.tracker.jobs();
@@ -597,7 +597,7 @@ impl JobState {
             false
         });
         self.placed_nodes = tables.nodes().len();
-        // Until it is known what an earlier process left running, no period ends.
+        // No busy period ends until it is known what an earlier process left running.
         let unknown = !self.tracker.knows_own_jobs();
         let lasting = periods.values().filter(|it| unknown && it.ended_at.is_none());
         let lasting: Vec<JobKey> = lasting.map(|it| it.first_job.clone()).collect();
@@ -605,7 +605,7 @@ impl JobState {
         BusyPeriod::update_all(periods, &running, now);
     }
 
-    /// What changed about nodes since it was last stored.
+    /// Changes about nodes since they were last stored.
     pub(super) fn changed_work(&mut self, tables: &Snapshot) -> Vec<StateChange> {
         let nodes = self.last_start_by_node.keys().chain(self.busy_periods.keys());
         let mut changes = Vec::new();

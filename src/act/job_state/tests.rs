@@ -189,7 +189,7 @@ async fn start_is_checked_by_target_id_not_plan_position() {
     assert_eq!(started, Ok(1), "by its own order");
     follower.report_result(intent.key(), RequestResult::Refused("HTTP 500".into())).await;
 
-    // That start failed. A plan that does not know this yet starts nothing, and the old order no
+    // The start failed. A plan that does not know this yet starts nothing, and the old order no
     // longer applies.
     let refused = follower.accept_start(intent.clone(), None).await;
     assert_eq!(refused, Err(NotStarted::BackingOff("rests after its last job")));
@@ -351,7 +351,7 @@ fn setting_the_clock_does_not_affect_busy_periods_and_rests() {
     }
 }
 
-/// What the journal keeps of a start of 900 bytes at 1000 that went on as `then` says.
+/// What the journal keeps of a start of 900 bytes at time 1000, after the events in `then`.
 fn journal_after(
     site: &Fixture,
     then: impl FnOnce(&mut JobState, &IntentKey, &JobStateSettings) -> Effects,
@@ -436,7 +436,7 @@ fn a_start_counts_against_the_hourly_budget_after_a_restart_however_it_ended() {
         let journal = journal_after(&site, then);
         let endings = journal.recent_outcomes.iter().map(|it| it.ending).collect::<Vec<_>>();
         assert_eq!(endings, ending.into_iter().collect::<Vec<_>>(), "{what}");
-        // The hour is over after 3,600 s; a clock set back by a day forgets nothing either.
+        // The hour ends after 3,600 s; setting the clock back by a day discards nothing either.
         for (now, counts) in [(2_600, true), (4_599, true), (4_600, false), (10, true)] {
             let mut state = JobState::new(journal.clone(), at(now));
             let starts = state.constraints(tables, None, at(now)).recent_starts;

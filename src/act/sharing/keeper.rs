@@ -26,7 +26,7 @@ pub(crate) enum NotGranted {
         "this recliner shares no limits; set shared_limits.keeper, or correct shared_limits.url of the one that asked"
     )]
     NoKeeper,
-    /// The rules refuse it.
+    /// The rules refuse the request.
     #[error(transparent)]
     Refused(#[from] Refused),
     /// What was granted cannot be read or stored, so a grant could be forgotten at a restart.
@@ -37,7 +37,7 @@ pub(crate) enum NotGranted {
     Busy,
 }
 
-/// What the keeper granted, with the settings it did so by.
+/// The keeper's grants, with the settings under which they were made.
 pub(crate) type KeeperView = Option<Arc<(KeeperSettings, Keeper)>>;
 
 /// Passes requests to the task.
@@ -128,7 +128,7 @@ impl<S: KeeperStore> KeeperTask<S> {
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         while let Some(Some(ask)) = stop.run_until_cancelled(self.requests.recv()).await {
             let lease = self.grant(&ask.request).await;
-            // The member may have stopped waiting. What it was granted counts as if it got the answer.
+            // The member may have stopped waiting. Its grant counts as if it had received the answer.
             let _gone = ask.reply.send(lease);
         }
     }
@@ -152,7 +152,7 @@ impl<S: KeeperStore> KeeperTask<S> {
             let new = after.to_store();
             if let Err(why) = self.save(&new).await {
                 tracing::warn!(%why, "a lease of shared limits is not granted: it cannot be stored");
-                // It may be on the disk all the same, which only counts more.
+                // It may have reached the disk anyway; then it only counts for more.
                 self.state = Some(State { keeper, stored });
                 return Err(NotGranted::NotStored(why));
             }

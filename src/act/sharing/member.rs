@@ -23,11 +23,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// How long the keeper may take for an answer, and how large it may be.
+/// How long the keeper may take to answer, and the maximum size of its answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_BYTES: usize = 1 << 16;
 
-/// How often a member asks without a lease.
+/// How often a member without a lease asks.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(5);
 
 /// How often the journal is read before it can be; it is claimed for a cluster soon after the start.
@@ -39,7 +39,7 @@ const ASKS_IN_A_LEASE: u32 = 4;
 /// The route of the keeper.
 const ROUTE: &str = "shared-limits/lease";
 
-/// Whom a member asks, and how much it may use by its own limits.
+/// Which keeper a member asks, and how much its own limits allow.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MemberSettings {
     /// The keeper's address, and the name of this recliner there; `None` if nothing is shared.
@@ -63,7 +63,7 @@ impl From<&Settings> for MemberSettings {
     }
 }
 
-/// What a member knows of its keeper.
+/// What a member knows about its keeper.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct MemberView {
     /// The keeper, and the name of this recliner there; `None` if none is asked.
@@ -79,7 +79,7 @@ pub(crate) struct MemberView {
 struct StoredMember {
     /// Identifies the journal.
     instance: String,
-    /// The keeper, and the name there, that the share is from.
+    /// The keeper that granted the share, and the member's name there.
     keeper: Option<(String, String)>,
     own_share: Share,
 }
@@ -89,12 +89,11 @@ struct StoredMember {
 pub(crate) struct MemberHandle {
     settings: watch::Sender<MemberSettings>,
     granted: watch::Sender<Option<Granted>>,
-    /// What is known of the keeper.
     pub(crate) view: watch::Receiver<Arc<MemberView>>,
 }
 
 impl MemberHandle {
-    /// A handle without a task, which shows this.
+    /// A handle without a task that always shows this view.
     #[cfg(test)]
     pub(crate) fn fixed(granted: Option<Granted>, view: MemberView) -> Self {
         let couchdb = couchdb_client::ClientSettings::new(Vec::new());
@@ -120,7 +119,8 @@ impl MemberHandle {
             *before = settings;
             changes
         });
-        // After the settings, so that what a task publishes about the keeper before is replaced or refused.
+        // After the settings, so that anything a task still publishes about the previous keeper is replaced
+        // or refused.
         if is_other_keeper {
             self.granted.send_replace(is_shared.then(Granted::default));
         }
@@ -130,11 +130,11 @@ impl MemberHandle {
 /// What the task reads and stores.
 #[derive(Clone, Debug)]
 pub(crate) struct MemberInputs {
-    /// Says what is in use.
+    /// Reports what is in use.
     pub(crate) job_state: JobStateHandle,
-    /// Says whether anything waits.
+    /// Shows whether anything waits.
     pub(crate) plans: watch::Receiver<Arc<Plan>>,
-    /// Keeps what is allowed without an answer.
+    /// Stores what may be used without an answer.
     pub(crate) journal: Journal,
 }
 
@@ -238,8 +238,8 @@ impl Member<'_> {
         }
     }
 
-    /// The stored state, with an identity. A record that cannot be read allows nothing, nor does a share from another
-    /// keeper, or under another name.
+    /// The stored state, with an identity. A record that cannot be read allows nothing, and neither does a share from
+    /// another keeper or under another name.
     async fn stored(&self) -> Result<StoredMember, StoreError> {
         let bytes = self.inputs.journal.shared_record(SharedRecord::Member).await?;
         let stored = bytes.and_then(|bytes| postcard::from_bytes(&bytes).ok());
@@ -264,8 +264,8 @@ impl Member<'_> {
         ReclinerClient::of_fleet(&self.settings.fleet, TIMEOUT)
     }
 
-    /// Asks once. An answer is acted on only after what it allows without an answer is stored: a later process must not
-    /// use more.
+    /// Asks once. An answer takes effect only after what it allows without a further answer is stored: a later process
+    /// must not use more.
     async fn ask(
         &self,
         client: &ReclinerClient,
@@ -281,7 +281,7 @@ impl Member<'_> {
         let answered = client.answer::<Lease>(post, MAX_BYTES).await;
         let (after, answer) = match answered {
             Ok(lease) => (Granted::answered(asked_at, lease.data), Ok(())),
-            // The keeper sets nothing aside for it.
+            // The keeper reserves nothing for it.
             Err(NoReply::Refused { kind, says }) if kind == NOT_A_MEMBER => {
                 *granted = Granted::default();
                 self.allow(*granted);
@@ -299,7 +299,7 @@ impl Member<'_> {
         answer
     }
 
-    /// Publishes what is allowed, unless another keeper is to be asked meanwhile.
+    /// Publishes what is allowed, unless the keeper has changed in the meantime.
     fn allow(&self, allowed: Granted) {
         self.task.granted.send_if_modified(|granted| {
             let is_asked = self.task.settings.borrow().keeper.as_ref() == Some(&self.keeper);
@@ -321,7 +321,7 @@ impl Member<'_> {
         LeaseRequest {
             name: self.keeper.1.clone(),
             instance: stored.instance.clone(),
-            // Without a number the keeper counts no less than before.
+            // Without an exact number, the keeper does not lower its count.
             acts_on: if used.is_lower_bound { 0 } else { granted.acts_on() },
             used: used.used,
             wanted: match self.settings.mode {

@@ -64,8 +64,7 @@ pub(super) fn decide(facts: &ChannelFacts<'_>) -> ChannelAction {
             (true, Some(mark), None) => ChannelAction::AddRecord { was: mark.was.clone() },
             (true, None, Some(_)) => ChannelAction::RemoveRecords,
             (true, None, None) => ChannelAction::StoppedByOthers,
-            // If this process never had it taken over, a crash between writing mark and value left
-            // this.
+            // If this process never took it over, a crash between writing mark and value left this.
             (false, Some(_), _) if facts.held => ChannelAction::LeaveToOperator,
             (false, _, _) => ChannelAction::TakeOver { was: now() },
         };

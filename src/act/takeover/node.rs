@@ -42,7 +42,7 @@ pub(super) struct PassResult {
 }
 
 impl NodePass<'_> {
-    /// Reads the node and handles each channel. A failure with one channel does not affect the
+    /// Reads the node and handles each channel. A failure in one channel does not affect the
     /// others.
     pub(super) async fn run(&self) -> PassResult {
         let mut result =

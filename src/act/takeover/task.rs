@@ -178,7 +178,7 @@ impl TakeoverTask {
             Ok(records) => (by_node(records), None),
             Err(why) => (BTreeMap::new(), Some(why)),
         };
-        // Without the store nothing new is taken over, because it could not be recorded.
+        // Without the store nothing new is taken over, because the takeover could not be recorded.
         let wanted = if store_problem.is_none() {
             settings.takeover.clone()
         } else {

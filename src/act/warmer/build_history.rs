@@ -23,7 +23,7 @@ const TASK_LIST_DELAY: Duration = Duration::from_secs(5);
 /// A requested measurement that did not arrive within this time is requested again.
 const REREAD_RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// Longest rest after failures.
+/// Maximum pause after failures.
 const MAX_BACKOFF: Duration = Duration::from_secs(3_600);
 
 /// Indexers without progress for this long are stalled.
@@ -72,7 +72,7 @@ pub(super) struct IndexHistory {
     /// Number of failed builds in a row.
     pub(super) failures: u32,
     pub(super) backoff_until: Option<Moment>,
-    /// Since when it lags despite builds.
+    /// Since when it has lagged despite builds.
     pub(super) stalled_since: Option<Moment>,
     /// A sequence not worth reaching: the database content has not changed since the index was
     /// current, or a build found nothing to do.
@@ -272,7 +272,7 @@ impl BuildHistory {
     }
 }
 
-/// What is known of an index while a requested build of it has not ended.
+/// What is known about an index while a requested build of it runs.
 #[derive(Clone, Copy, Debug)]
 struct ObservedIndex<'a> {
     lag: &'a IndexLag,
@@ -313,7 +313,7 @@ impl RunningBuild {
                 BuildProgress::NeedsReread
             }
         };
-        // A measurement from the same second counts; an older one would show no more progress.
+        // A measurement from the same second counts; an older one cannot show progress.
         if lag.measured_at < requested_at {
             return wait_for_reread();
         }

@@ -68,9 +68,11 @@ pub(super) struct DatabaseCopies {
     pub(super) resharding: bool,
     /// Sum of the update sequences of all copies.
     pub(super) seq_sum: u64,
-    /// Sum over one copy of each range, taking the furthest behind; `None` if any is unknown.
+    /// Sum over one copy of each range, taking the copy that is furthest behind; `None` if any is
+    /// unknown.
     pub(super) min_seq_sum: Option<u64>,
-    /// Sum over one copy of each range, taking the furthest ahead; `None` if any is unknown.
+    /// Sum over one copy of each range, taking the copy that is furthest ahead; `None` if any is
+    /// unknown.
     pub(super) max_seq_sum: Option<u64>,
     /// Hash of the content: equal if only sequences moved, as with `_security`, revision limits and
     /// purges.

@@ -38,7 +38,7 @@ pub enum BuildRefusal {
     Excluded,
     /// Indexers are working on it.
     Running,
-    /// It misses no documents, or as far as known nothing has changed since its last build.
+    /// It lacks no documents, or nothing is known to have changed since its last build.
     Phantom,
     /// The cluster does not have the engine of this search index, or no node could confirm it.
     NotOffered,
@@ -131,7 +131,6 @@ pub enum BuildStatus {
     Starting,
     /// This process requested a build, and indexers are working on it or about to.
     Building,
-    /// It waits.
     Waiting(BuildRefusal),
 }
 
@@ -140,9 +139,7 @@ pub enum BuildStatus {
 pub struct LaggingIndex {
     /// The index.
     pub ix: TargetIx,
-    /// Its identity.
     pub id: TargetId,
-    /// Its database.
     pub db: String,
     /// Id of its first design document.
     pub design: Arc<str>,
@@ -150,16 +147,14 @@ pub struct LaggingIndex {
     pub search: Option<SearchAttributes>,
     /// The query that makes CouchDB build it; `None` if only readers' queries may build it.
     pub query: Option<IndexQuery>,
-    /// Its build class.
     pub class: BuildClass,
-    /// Its build status.
     pub status: BuildStatus,
     /// Number of sequences not indexed, over one copy of each range. For a search index, a lower
     /// bound. `None` if it is unknown whether it lags.
     pub pending: Option<u64>,
-    /// Since when it lags without an indexer.
+    /// Since when it has lagged without an indexer.
     pub lagging_since: Option<Moment>,
-    /// Since when it makes no progress, neither by its indexers nor by requested builds.
+    /// Since when neither its indexers nor requested builds have made progress.
     pub stalled_since: Option<Moment>,
 }
 
@@ -212,7 +207,7 @@ pub(super) fn select_builds(
     selection
 }
 
-/// The slots that running indexers occupy, and requested builds that no node shows yet.
+/// The slots occupied by running indexers, and by requested builds that no node shows yet.
 fn occupied_slots(
     lags: &[IndexLag],
     history: &BuildHistory,
@@ -303,7 +298,7 @@ impl Selector<'_> {
 }
 
 impl LaggingIndex {
-    /// An index about which only its identity is known, e.g. if its engine is missing.
+    /// An index of which only the identity is known, e.g. because its engine is missing.
     fn unmeasured(target: TargetRef<'_>) -> Self {
         let view = target.view();
         Self {

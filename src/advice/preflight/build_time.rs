@@ -47,7 +47,7 @@ fn seconds_of(
     Some((seconds, measured.len()))
 }
 
-/// Seconds that it takes to build a present index again; `None` if unknown.
+/// Seconds needed to rebuild an existing index; `None` if unknown.
 pub fn rebuild_seconds(plan: &Plan, survey: &Survey, index: TargetRef<'_>) -> Option<Spread> {
     let view = index.view()?;
     let placed = placements(survey, &plan.snapshot, index.db());
@@ -58,8 +58,8 @@ pub fn rebuild_seconds(plan: &Plan, survey: &Survey, index: TargetRef<'_>) -> Op
 
 /// Changes that one indexer processes in a second.
 ///
-/// Reading a document and passing it to the functions takes a part of the time, and each function
-/// another. So a document with more views is slower at most in proportion to their number.
+/// Part of the time goes to reading a document and passing it to the functions, and part to each
+/// function. So a document with more views is slower at most in proportion to their number.
 fn rate(measured: &[&BuildSpeed], views: usize, factor: f64) -> Option<Spread> {
     let (mut slow, mut even, mut fast) = (Vec::new(), Vec::new(), Vec::new());
     for speed in measured {

@@ -18,7 +18,8 @@ const PREFIX: &str = "_design/";
 /// The fields that decide which views are built, and when.
 pub const INDEX_FIELDS: [&str; 4] = ["autoupdate", "language", "options", "views"];
 
-/// Maximum number of values in a document: each takes up to a hundred times the memory of its text.
+/// Maximum number of values in a document, because each takes up to a hundred times the memory of
+/// its text.
 const MAX_VALUES: usize = 50_000;
 
 /// A design document.
@@ -58,7 +59,7 @@ impl DesignProblem {
         Self(format!("is not a deployment: it {why}"))
     }
 
-    /// The same, of one of several documents.
+    /// The same for one of several documents.
     #[must_use]
     pub fn of(self, name: &str) -> Self {
         Self(format!("{name} {}", self.0))
@@ -160,8 +161,8 @@ impl DesignDocument {
         })
     }
 
-    /// Names of the fields that the present document has and this one does not: saving it removes
-    /// them. Views are not among them, and attachments may be kept.
+    /// Fields that the current document has and this one lacks: saving this one removes them. Views
+    /// are not among them, and attachments may be kept.
     pub(super) fn lost_fields(&self, present: Option<&Self>) -> Vec<String> {
         let lost = present.map(|present| present.other_fields.difference(&self.other_fields));
         lost.into_iter().flatten().cloned().collect()
@@ -172,8 +173,8 @@ impl DesignDocument {
         !self.views.is_empty() && self.signature == signature
     }
 
-    /// Names of the search indexes that are built beside the views: those that the present document
-    /// does not have in the same form.
+    /// Names of the search indexes that are built as well: those that the current document does not
+    /// have in the same form.
     pub(super) fn new_searches(&self, present: Option<&Self>) -> Vec<String> {
         let is_same = |one: &SearchIndex, other: &SearchIndex| {
             (one.engine, &one.name) == (other.engine, &other.name)
@@ -201,8 +202,8 @@ impl DesignDocument {
         )))
     }
 
-    /// The views that another document also has, under any name; none if anything else differs that
-    /// decides what they index.
+    /// The views that another document also has, under any name; empty if anything else that
+    /// affects their index differs.
     pub(super) fn views_of(&self, other: &Self) -> BTreeSet<String> {
         let decides = |it: &Self| (it.language.clone(), it.options.clone(), it.lib.clone());
         if decides(self) != decides(other) {
@@ -213,7 +214,7 @@ impl DesignDocument {
         shared.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Differences from the present document; without one, everything is new.
+    /// Differences from the current document; without one, everything is new.
     pub(super) fn difference(&self, present: Option<&Self>) -> Difference {
         let none = BTreeMap::new();
         let before = present.map_or(&none, |present| &present.views);
@@ -344,7 +345,7 @@ fn searches_of(document: &Map<String, Value>) -> Vec<SearchIndex> {
 
 fn view_change(old: &Value, new: &Value) -> ViewChange {
     let differs = |part: &&str| {
-        // A reduce that is null counts as absent.
+        // A null `reduce` counts as absent.
         let part = |view: &Value| view.get(*part).filter(|value| !value.is_null()).cloned();
         part(old) != part(new)
     };

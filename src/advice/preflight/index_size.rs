@@ -36,11 +36,11 @@ const SMALL_ROWS: f64 = 250.0;
 const BELOW_BUILT: f64 = 9.0;
 const ABOVE_BUILT: f64 = 2.2;
 
-/// A multiple that any index may reach: such builds were seen, whatever their rows.
+/// A multiple that any index may reach: builds this large were observed, whatever their rows.
 const MAX_BUILT: f64 = 21.0;
 
-/// Factors below and above what a sample of documents shows, beside the error of the sample. Of 105 builds, 101 were
-/// inside.
+/// Factors below and above the result of a sample, in addition to the sample's error. Of 105 builds, 101 were in
+/// the resulting ranges.
 const AROUND_SAMPLED: [f64; 2] = [1.15, 1.15];
 const AROUND_SAMPLED_BUILT: [f64; 2] = [1.15, 1.5];
 
@@ -48,7 +48,7 @@ const AROUND_SAMPLED_BUILT: [f64; 2] = [1.15, 1.5];
 const FILE_BYTES: f64 = 12_288.0;
 const BUILT_FILE_BYTES: f64 = 24_576.0;
 
-/// Factor of the range around one index of the same database: its views may emit much more, or
+/// Factor of the range around one index of the same database: the new views may emit much more, or
 /// almost nothing.
 const AROUND_ONE: f64 = 4.0;
 
@@ -142,7 +142,7 @@ pub struct MeasuredIndex {
 pub struct IndexSize {
     /// After its first compaction.
     pub live: Spread,
-    /// At the end of a build in one go.
+    /// At the end of an uninterrupted build.
     pub built: Spread,
     /// What the estimate is based on.
     pub basis: SizeBasis,
@@ -152,11 +152,11 @@ pub struct IndexSize {
     pub siblings: Vec<MeasuredIndex>,
     /// Live bytes per document, all views together.
     pub bytes_per_doc: Spread,
-    /// The same at the end of a build in one go.
+    /// The same at the end of an uninterrupted build.
     pub built_per_doc: Spread,
     /// What the map functions emitted for a sample.
     pub sample: Option<SampleSums>,
-    /// The error of the sample that was wanted, and why reading ended.
+    /// The error that the sample was meant to have, and why reading ended.
     pub reading: Option<(f64, SampleEnd)>,
 }
 
@@ -260,7 +260,7 @@ impl IndexSize {
         })
     }
 
-    /// Whether the sample has the error that was wanted, as a sentence.
+    /// Whether the sample reached the desired error, as a sentence.
     pub(super) fn says_error(&self) -> Option<String> {
         let (error, (wanted, end)) = (self.sample?.error, self.reading?);
         let why = match end {
@@ -327,7 +327,7 @@ fn most_emitting(docs: u64) -> f64 {
     (3.0 / docs.max(1) as f64).min(1.0)
 }
 
-/// Size of a file at the end of a build in one go, as a multiple of its live bytes.
+/// Size of a file at the end of an uninterrupted build, as a multiple of its live bytes.
 fn built_in_one_go(bytes_per_doc: f64) -> Spread {
     let likely = BUILT_LARGE + BUILT_SMALL / (1.0 + bytes_per_doc / SMALL_ROWS);
     Spread {
@@ -337,7 +337,8 @@ fn built_in_one_go(bytes_per_doc: f64) -> Spread {
     }
 }
 
-/// Number of documents in all copies; uncounted copies are assumed to have as many as the others.
+/// Number of documents in all copies; uncounted copies are assumed to have as many as the counted
+/// ones.
 pub(super) fn copies_of_docs(sums: &DbSurvey) -> Option<f64> {
     let counted = f64::from(sums.counted_shards);
     (sums.counted_shards > 0).then(|| sums.docs as f64 * f64::from(sums.shards) / counted)
@@ -369,12 +370,13 @@ fn bytes_per_doc(
     views.fold(Spread::ZERO, Spread::plus)
 }
 
-/// How much of a document a view's map function emits, as far as its text shows.
+/// How much of a document a view's map function emits, judged by its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EmittedPart {
     /// It emits the whole document.
     Document,
-    /// An object or a list of its fields, or rows in a loop: together they may be as large as all of it.
+    /// It emits an object or a list of fields, or several rows in a loop: together they may be as large
+    /// as the whole document.
     Several,
     /// It emits nothing, a number, or one field.
     Little,
@@ -397,7 +399,8 @@ fn emitted_part(view: &serde_json::Value) -> EmittedPart {
     }
 }
 
-/// The second argument of each call of `emit` in a text without white space, as far as brackets show.
+/// The second argument of each call of `emit` in a text without white space, found by matching
+/// brackets.
 fn emitted_values(text: &str) -> impl Iterator<Item = &str> {
     text.split("emit(").skip(1).filter_map(|call| {
         let (mut depth, mut begin) = (0_usize, None);
@@ -414,7 +417,7 @@ fn emitted_values(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The cost of a built index; none if it is not built, or what it costs is unknown.
+/// The cost of a built index; `None` if it is not built, or its cost is unknown.
 fn sibling(index: TargetRef<'_>, sums: &DbSurvey) -> Option<MeasuredIndex> {
     let view = index.view()?;
     let (live, docs) = (index.active_bytes()?, copies_of_docs(sums)?);

@@ -7,10 +7,10 @@ use couchdb_maps::{Limits, Maps};
 use couchdb_names::Version;
 use serde_json::Value;
 
-/// How CouchDB was seen to build: with large batches where the machine is quiet, with small ones where
-/// it is busy. Fitted to 65 builds of CouchDB 3.5.2 on two cores, and tried on 60 others; the book has the figures.
-/// What is mapped while a batch is written becomes the next; the fewest lists matter where few rows are
-/// emitted, because reading is then faster than mapping.
+/// How CouchDB was observed to build: with large batches on a quiet machine, with small ones on a busy
+/// one. Fitted to 65 builds of CouchDB 3.5.2 on two cores and tried on 60 others; the book has the figures. Rows that are
+/// mapped while a batch is written form the next batch. The minimum number of lists matters when few
+/// rows are emitted, because reading is then faster than mapping.
 const QUIET: BuildPace =
     BuildPace { queue_bytes: QUEUE_BYTES, docs_per_node: 2.0, docs_per_row: 0.2, min_lists: 20.0 };
 const BUSY: BuildPace =
@@ -21,8 +21,8 @@ const QUEUE_BYTES: f64 = 10_485_760.0;
 const SMALL_QUEUE_BYTES: f64 = 100_000.0;
 const LARGE_QUEUE_SINCE: Version = Version::new(3, 5, 2);
 
-/// The largest error that a sample has for one of these documents, as a share of the bytes of its
-/// rows. Those whose functions cannot be run need no sample.
+/// The largest error of a sample for any of these documents, as a share of the bytes of its rows.
+/// Documents whose functions cannot be run need no sample.
 pub fn sample_error(designs: &[&DesignDocument], docs: &DocSample) -> f64 {
     let measured = designs.iter().filter_map(|design| MeasuredRows::of(design, docs).ok());
     measured.map(|rows| rows.sums.error).fold(0.0, f64::max)
@@ -34,7 +34,7 @@ pub(super) struct MeasuredRows {
     pub(super) sums: SampleSums,
     /// Bytes of JSON of a sampled document.
     pub(super) doc_bytes: f64,
-    /// The error that was wanted, and why reading ended.
+    /// The error that the sample was meant to have, and why reading ended.
     pub(super) reading: (f64, SampleEnd),
     sample: IndexSample,
 }
@@ -92,8 +92,8 @@ impl MeasuredRows {
         Ok(Self { sums, doc_bytes, reading: (docs.error_wanted, docs.end), sample })
     }
 
-    /// Bytes for each document after a compaction, and after a build: the least on a quiet machine and
-    /// the most on a busy one, by the updaters that the version may have.
+    /// Bytes per document after a compaction and after a build: the minimum on a quiet machine and the
+    /// maximum on a busy one, for the updaters that the version may have.
     pub(super) fn bytes(&self, docs_per_file: f64, version: Option<Version>) -> Option<[f64; 3]> {
         let of = |queue_bytes, pace| {
             self.sample.estimate(docs_per_file, BuildPace { queue_bytes, ..pace })
@@ -169,7 +169,8 @@ mod tests {
 
     #[test]
     fn few_large_documents_are_read_until_their_share_is_known() {
-        // One in a hundred is a hundred times as large. A row has some 150 bytes besides the text.
+        // One document in a hundred is a hundred times as large. A row has some 150 bytes besides
+        // the text.
         let length = |seq| if random_bits(7, seq).is_multiple_of(100) { 10_000 } else { 100 };
         let mean = |docs: &mut dyn Iterator<Item = u64>| {
             let (sum, count) =

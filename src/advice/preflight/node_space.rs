@@ -15,11 +15,11 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceVerdict {
-    /// The highest need is below what is free.
+    /// The highest need is below the free space.
     Fits,
     /// The free space is within the range of the need.
     MayNotFit,
-    /// The lowest need is above what is free.
+    /// The lowest need is above the free space.
     DoesNotFit,
     /// The need or the free space is unknown.
     Unknown,
@@ -38,7 +38,7 @@ pub(super) struct Placement {
     pub(super) largest_changes: Option<u64>,
 }
 
-/// The need of one node. Bytes are those of all copies on it.
+/// What one node needs. Bytes are summed over all copies on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeNeed {
     /// The node.
@@ -47,12 +47,13 @@ pub struct NodeNeed {
     pub copies: u32,
     /// The index after its first compaction.
     pub live: Option<Spread>,
-    /// The index as it is built in one go.
+    /// Size of the index at the end of an uninterrupted build.
     pub built: Option<Spread>,
-    /// Peak space beside everything that is there now: the index as it is built in one go, and the
-    /// new file of its first compaction.
+    /// Peak space in addition to everything that exists now: the index after an uninterrupted
+    /// build, and the new file of its first compaction.
     pub peak: Option<Spread>,
-    /// The present index, which stays until a cleanup; none if there is none or its size is unknown.
+    /// The current index, which stays until a cleanup; `None` if there is none or its size is
+    /// unknown.
     pub old_bytes: Option<u64>,
     /// The volume with the least free space.
     pub volume: Option<Arc<str>>,
@@ -63,7 +64,7 @@ pub struct NodeNeed {
     pub reserved_bytes: u64,
     /// Whether the index fits; nodes that share a volume must fit together.
     pub verdict: SpaceVerdict,
-    /// Bytes by which even the lowest peak exceeds the free space of the volume; none unless it
+    /// Bytes by which even the lowest peak exceeds the free space of the volume; `None` unless it
     /// does not fit.
     pub missing_bytes: Option<u64>,
 }
@@ -81,7 +82,8 @@ pub(super) fn placements(survey: &Survey, snapshot: &Snapshot, db: DbIx) -> Vec<
         let sum: f64 = all_counted.iter().map(|docs| of(docs) as f64).sum();
         (!all_counted.is_empty()).then(|| sum / all_counted.len() as f64)
     };
-    // Uncounted copies are assumed to have as many as the others: documents are spread evenly.
+    // Uncounted copies are assumed to have as many as the counted ones: documents are spread
+    // evenly.
     let (docs, changes) = (mean(|docs| docs.0), mean(|docs| docs.0.saturating_add(docs.1)));
     let placement = |(node, shards): (NodeIx, Vec<Option<(u64, u64)>>)| {
         let uncounted = shards.iter().filter(|docs| docs.is_none()).count() as f64;

@@ -1,7 +1,7 @@
-//! A deployment of several design documents: what each changes, in which order to build their
+//! A deployment of several design documents: what each one changes, in which order to build their
 //! indexes, and the peak of each step.
 //!
-//! Adds up what [`preflight`] says of each document, so both always agree.
+//! Adds up the results of [`preflight`] for each document, so both always agree.
 
 use super::{
     DesignDocument, NodeNeed, Preflight, PreflightInputs, PresentDesign, Spread, node_space::judge,
@@ -16,14 +16,14 @@ use wall_clock::Moment;
 /// The design documents that the database has now.
 #[derive(Clone, Debug)]
 pub enum LiveDesigns {
-    /// All of them that CouchDB can index.
+    /// All design documents among them that CouchDB can index.
     Known(Vec<DesignDocument>),
     /// They could not be read, for this reason.
     Unread(String),
 }
 
 impl LiveDesigns {
-    /// From the result of reading them: their JSON texts, or why they could not be read.
+    /// Converts the result of reading them: their JSON texts, or why they could not be read.
     pub fn of(read: Result<Vec<String>, String>) -> Self {
         match read {
             Ok(texts) => Self::Known(
@@ -53,8 +53,8 @@ pub enum Change {
     New,
     /// Another index is built than the document has now.
     Changed,
-    /// Its views are those of a live document that the deployment does not have any more under its
-    /// id: the index is reused, and nothing is built.
+    /// Its views are those of a live document whose id the deployment no longer has: the index is
+    /// reused, and nothing is built.
     Renamed,
     /// Another document has the same views: both share one index, and nothing is built.
     Shared,
@@ -62,7 +62,7 @@ pub enum Change {
     Unchanged,
     /// It has no views.
     NoViews,
-    /// It is not known what the database has.
+    /// It is unknown what the database has.
     Unknown,
 }
 
@@ -71,7 +71,7 @@ pub enum Change {
 pub struct Rehearsed {
     /// What the deployment does to it.
     pub change: Change,
-    /// The revision that the database has; none if it has none, or if that is unknown.
+    /// The revision in the database; `None` if it has none or that is unknown.
     pub present_rev: Option<String>,
     /// What it costs by itself.
     pub cost: Preflight,
@@ -84,20 +84,20 @@ pub struct LeftDesign {
     pub design: String,
     /// Whether a document of the deployment uses its index.
     pub is_renamed: bool,
-    /// Bytes of the files of its index, in all copies; none if unknown or it has none, or another
-    /// document uses it.
+    /// Bytes of the files of its index, in all copies; `None` if unknown, if it has none, or if
+    /// another document uses it.
     pub bytes: Option<u64>,
 }
 
-/// One index that is built: the document is saved, the index built and compacted, and the files of
-/// the index that it replaces deleted.
+/// One index that is built: the document is saved, the index is built and compacted, and the files
+/// of the index that it replaces are deleted.
 #[derive(Clone, Debug)]
 pub struct RehearsalStep {
     /// The document.
     pub design: String,
     /// How long the build takes, in seconds.
     pub seconds: Option<Spread>,
-    /// On each node: the peak beside everything that was there before the first step.
+    /// On each node: the peak in addition to everything that existed before the first step.
     pub nodes: Vec<NodeNeed>,
 }
 
@@ -106,27 +106,27 @@ pub struct RehearsalStep {
 pub struct Rehearsal {
     /// The database.
     pub db: String,
-    /// The suffix of its files, which tells it from another one of the same name.
+    /// The suffix of its files, which distinguishes it from another one of the same name.
     pub instance: String,
     /// The documents, as they were given.
     pub documents: Vec<Rehearsed>,
-    /// Live documents that it does not have; they stay unless somebody deletes them.
+    /// Live documents that the deployment lacks; they stay unless somebody deletes them.
     pub left: Vec<LeftDesign>,
     /// Whether the live documents could not be read, and why.
     pub unread: Option<String>,
     /// What is built, in the order that needs least space at its worst.
     pub steps: Vec<RehearsalStep>,
-    /// On each node: the peak if everything is built and compacted at the same time, and nothing is
+    /// On each node: the peak if everything is built and compacted at the same time and nothing is
     /// cleaned up before the end.
     pub together: Vec<NodeNeed>,
-    /// On each node: the peak of `deploy-indexes`, which builds in this order and keeps the present
+    /// On each node: the peak of `deploy-indexes`, which builds in this order and keeps the current
     /// indexes until the swap.
     pub staged: Vec<NodeNeed>,
     /// Whether the settings let recliner compact the indexes that it has built.
     pub compacts: bool,
 }
 
-/// How indexes are built one after the other.
+/// How indexes are built one after another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     /// Whether each is compacted before the next.
@@ -140,7 +140,7 @@ impl Way {
 }
 
 impl Rehearsal {
-    /// Seconds of all builds, one after the other; none if one is unknown or nothing is built.
+    /// Seconds of all builds, one after another; `None` if one is unknown or nothing is built.
     pub fn seconds(&self) -> Option<Spread> {
         let mut all = self.steps.iter().map(|step| step.seconds);
         let first = all.next()??;
@@ -235,7 +235,7 @@ fn left(
     left.collect()
 }
 
-/// Everything at once: all peaks, and no old file is gone.
+/// Everything at once: all peaks add up, and no old file has been deleted.
 fn together(built: &[&Preflight]) -> Vec<NodeNeed> {
     let Some((first, rest)) = built.split_first() else { return Vec::new() };
     let mut nodes = first.nodes.clone();
@@ -275,7 +275,8 @@ fn staged(ordered: &[&Preflight], together: &[NodeNeed], way: Way) -> Vec<NodeNe
 
 /// The builds one after the other.
 pub(super) fn steps(built: &[&Preflight], way: Way) -> Vec<RehearsalStep> {
-    // What is on each node beside what was there before; unknown once a size is.
+    // Space on each node in addition to what existed before; unknown from the first unknown size
+    // on.
     let mut more: BTreeMap<String, Option<Spread>> = BTreeMap::new();
     let step = |cost: &&Preflight| {
         let mut nodes = cost.nodes.clone();
@@ -295,11 +296,11 @@ pub(super) fn steps(built: &[&Preflight], way: Way) -> Vec<RehearsalStep> {
     built.iter().map(step).collect()
 }
 
-/// The order that needs least space at its worst.
+/// The order whose worst step needs the least space.
 ///
-/// On one volume the best order is known: first what leaves less than there was, that with the
-/// smallest peak first; then what leaves more, that first whose peak exceeds what it leaves by most.
-/// Volumes may want different orders, so that of each is tried on all.
+/// On one volume the best order is known. First come indexes that leave less than existed before,
+/// smallest peak first. Then come those that leave more, largest difference between peak and
+/// remainder first. Volumes may need different orders, so the order of each is tried on all.
 fn best_order<'a>(built: &[&'a Preflight]) -> Vec<&'a Preflight> {
     let mut places: Vec<Option<&str>> = vec![None];
     places.extend(built.iter().take(1).flat_map(|it| &it.nodes).map(|node| Some(&*node.node)));
@@ -328,8 +329,8 @@ fn ordered<'a>(built: &[&'a Preflight], place: Option<&str>) -> Vec<&'a Prefligh
     all
 }
 
-/// How far the worst step is from what is free, or, where that is unknown, how large its peak is:
-/// the largest of all volumes.
+/// The largest value over all volumes of how far the worst step exceeds the free space, or, where
+/// the free space is unknown, of the peak.
 fn worst(steps: &[RehearsalStep]) -> f64 {
     let of_step = |step: &RehearsalStep| {
         let mut volumes: BTreeMap<Option<Arc<str>>, (f64, f64)> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! A range with the most likely value in it.
+//! A range that includes its most likely value.
 
 /// The lowest, most likely and highest expected value, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,7 +66,7 @@ impl Spread {
         self.each(other, |one, other| one + other)
     }
 
-    /// Each value less that of what is gone then.
+    /// Each value less the corresponding value of the files that are then gone.
     #[must_use]
     pub fn less(self, bytes: f64) -> Self {
         self.plus(Self { low: -bytes, likely: -bytes, high: -bytes })

@@ -137,7 +137,8 @@ fn kept_views_cost_what_they_cost_now() {
     // One of two views stays: its share of the index is less certain.
     let halved = changed_cost(10_000, r#"{"a":{"map":"m"}}"#);
     assert_eq!([halved.live.low, halved.live.high].map(mib), [50.0, 200.0]);
-    // If most of the index goes, or its language changes, the index is one sibling of several.
+    // If most of the index is dropped, or its language changes, the index is one sibling of
+    // several.
     let new = changed_cost(10_000, r#"{"z":{"map":"z"}}"#);
     assert_eq!(new.basis, SizeBasis::Siblings);
 }
@@ -266,7 +267,7 @@ fn replaced(shared: bool) -> Preflight {
         DesignDocument { signature: Signature([7; 16]), ..document(r#"{"by_day":{"map":"old"}}"#) };
     cluster.add_index(&index("_design/by_day", 7, 100, 1));
     if shared {
-        // All design documents of an index are in one entry.
+        // All design documents of an index share one entry.
         let ix = cluster.draft.current().targets().find(|it| it.view().is_some()).unwrap().ix();
         let view = cluster.draft.current().target(ix).unwrap().view().unwrap().clone();
         let designs = Arc::new(["_design/by_day".into(), "_design/other".into()]);
@@ -303,7 +304,7 @@ fn kept_free_space_and_running_jobs_reduce_the_room() {
         new(cluster).nodes.into_iter().map(|node| node.verdict).collect::<Vec<_>>()
     };
     use SpaceVerdict::{DoesNotFit, Fits, MayNotFit, Unknown};
-    // Two copies of 25 to 400 MiB of live data, a multiple of that as built, and a compaction beside it.
+    // Two copies of 25 to 400 MiB of live data, a multiple of that as built, plus a compaction.
     assert_eq!(verdicts([Some(20 * GIB), Some(GIB)], 0.0), [Fits, MayNotFit]);
     assert_eq!(verdicts([Some(100 * MIB), None], 0.0), [DoesNotFit, Unknown]);
 }
@@ -337,7 +338,8 @@ fn build_time_follows_measured_builds_of_the_language() {
     assert_eq!(seconds_with(&[]), None);
     assert_eq!(seconds_with(&[speed("orders", 50_000, "query")]), None);
     let own = seconds_with(&[speed("orders", 50_000, "javascript")]).unwrap();
-    // 1.1 million changes in each copy at 500 a second, as many copies at a time as were measured.
+    // 1.1 million changes in each copy at 500 a second, with as many copies at a time as were
+    // measured.
     assert!((own.likely - 2_200.0).abs() < 1.0, "{own:?}");
     assert!(own.low < own.likely && own.likely < own.high);
     let other = seconds_with(&[speed("users", 50_000, "javascript")]).unwrap();
@@ -375,7 +377,7 @@ proptest! {
         let design = document(&format!("{{{}}}", views.join(",")));
         let asked_of = |docs: u64| {
             let mut all = shards(docs);
-            // What a document costs is known from another database, so it stays the same.
+            // The cost of a document is known from another database, so it stays the same.
             all.push(Shard::new("users", "a", 0, GIB).with_docs(1 << 20, 0));
             let mut cluster = TestCluster::with_shards(&all);
             cluster.add_index(&Index { db: "users", ..index("_design/u", 9, cost, 1) });
@@ -530,7 +532,8 @@ fn unknown_live_documents_are_no_new_ones() {
 }
 
 proptest! {
-    /// With waiting no step needs more than everything at once, and no other order needs less at its worst.
+    /// Waiting never makes a step need more than building everything at once, and no other order has a
+    /// smaller worst step.
     #[test]
     fn steps_are_in_the_order_that_needs_least(olds in proptest::collection::vec(0_u64..2_000, 1..5)) {
         let names = ["a", "b", "c", "d", "e"];
@@ -561,7 +564,7 @@ proptest! {
     }
 }
 
-/// Every order of so many things.
+/// Every permutation of this many items.
 fn orders(count: usize) -> Vec<Vec<usize>> {
     if count == 0 {
         return vec![Vec::new()];

@@ -1,4 +1,4 @@
-//! What waits in the queues of the plan, and on which nodes.
+//! What waits in the plan's queues, and on which nodes.
 
 use crate::{
     advice::{Gain, Situation},

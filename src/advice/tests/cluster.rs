@@ -105,7 +105,7 @@ pub(crate) struct Index {
     pub(crate) signature: u8,
     /// Live bytes of its file.
     pub(crate) bytes: Option<u64>,
-    /// All other bytes of its file.
+    /// All bytes of its file that are not live.
     pub(crate) waste: u64,
     pub(crate) pending: Option<u64>,
     /// The last purge that it has processed.
@@ -209,7 +209,7 @@ impl TestCluster {
         cluster
     }
 
-    /// Two nodes, `a` and `b`, that run these versions; an empty one is unknown.
+    /// Two nodes, `a` and `b`, with these versions; an empty version is unknown.
     pub(crate) fn with_versions(versions: [&str; 2]) -> Self {
         let mut cluster = Self::new();
         for (node, version) in ["a", "b"].into_iter().zip(versions) {
@@ -280,7 +280,7 @@ impl TestCluster {
         self.draft.set_facts(ix, Facts { file_bytes, flags, measured_at, ..Facts::default() });
     }
 
-    /// Makes the directories of a node ones that are read.
+    /// Makes recliner read the directories of a node.
     pub(crate) fn set_disk_usage(&mut self, node: &str, change: impl FnOnce(&mut DiskUsage)) {
         let mut usage = DiskUsage { last_success: Some(NOW), ..DiskUsage::default() };
         change(&mut usage);
@@ -326,7 +326,7 @@ impl TestCluster {
         self.add_index_of(index, Signature([index.signature; 16]));
     }
 
-    /// Adds an index with a whole signature.
+    /// Adds an index with this whole signature.
     pub(crate) fn add_index_of(&mut self, index: &Index, signature: Signature) {
         let db = self.draft.get_or_add_db(DbName { db: index.db, suffix: ".1" });
         let view = View {

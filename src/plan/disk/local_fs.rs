@@ -21,8 +21,8 @@ fn measure_blocking(directory: &Path) -> Result<FileSystemSpace, String> {
     })
 }
 
-/// Bytes that these files take on a file system; those that do not exist, or no longer, take none. `None` if
-/// one cannot be read.
+/// Bytes that these files take on a file system; files that do not exist take none. `None` if one cannot be
+/// read.
 fn held_by(files: &[PathBuf], device: u64) -> Option<u64> {
     files.iter().try_fold(0_u64, |sum, file| match std::fs::symlink_metadata(file) {
         Ok(file) if file.dev() == device => {
@@ -33,8 +33,8 @@ fn held_by(files: &[PathBuf], device: u64) -> Option<u64> {
     })
 }
 
-/// Measures the file system that holds `directory`, and what these files take on it, on a blocking thread: a
-/// network file system may hang.
+/// Measures the file system that holds `directory`, and the bytes that `files` take on it. Runs on a
+/// blocking thread because a network file system may hang.
 pub(super) async fn measure(
     directory: PathBuf,
     files: Option<Vec<PathBuf>>,

@@ -21,7 +21,6 @@ const FULL_SOON: Duration = Duration::from_secs(3_600);
 /// Samples further apart than this are not compared.
 const MAX_SAMPLE_GAP: Duration = Duration::from_secs(900);
 
-/// One measurement of a volume.
 #[derive(Clone, Copy, Debug)]
 struct SpaceSample {
     at: Moment,
@@ -45,8 +44,8 @@ impl SpaceTrend {
         self.falling_since
     }
 
-    /// Records a sample and the jobs that were on the volume at that time. A sample that is not
-    /// newer than the last one is ignored.
+    /// Records a sample and the jobs on the volume at that time. Ignores a sample that is not newer
+    /// than the last one.
     pub(super) fn record(&mut self, at: Moment, available: u64, jobs: &[&Job]) {
         let last = self.samples.back().copied();
         if last.is_some_and(|last| at <= last.at) {

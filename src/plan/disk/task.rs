@@ -68,7 +68,6 @@ impl DiskSettings {
     }
 }
 
-/// One measurement of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeMeasurement {
     /// Its space.
@@ -361,7 +360,7 @@ impl DiskTask {
     }
 }
 
-/// Why a local directory cannot be that of its node, so that its free space is not the node's.
+/// Why a local directory cannot belong to its node, so that its free space is not the node's.
 fn foreign_directory(spec: &VolumeSpec, snapshot: &Snapshot) -> Option<String> {
     let SpaceSource::Local(_) = spec.source else { return None };
     let nodes = snapshot.nodes().iter().filter(|node| spec.nodes.contains(&node.name));

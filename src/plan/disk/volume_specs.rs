@@ -20,8 +20,8 @@ pub struct LocalDirectories {
 }
 
 impl LocalDirectories {
-    /// Where the unfinished files of the node's running compactions are; `None` if its tasks are not known, or
-    /// the index that one of them compacts.
+    /// Where the unfinished files of the node's running compactions are. `None` if its tasks are unknown, or
+    /// if the index that one of them compacts is unknown.
     pub(super) fn unfinished_files(
         &self,
         jobs: &Jobs,
@@ -72,13 +72,12 @@ impl SpaceSource {
 /// One volume to be measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSpec {
-    /// Its name, unique.
+    /// Unique.
     pub name: Arc<str>,
     /// The nodes with files on it.
     pub nodes: Vec<Arc<str>>,
-    /// How its free space is measured.
     pub source: SpaceSource,
-    /// Its size in bytes, where the configuration states it.
+    /// Its size in bytes, if the configuration states it.
     pub stated_size: Option<u64>,
 }
 

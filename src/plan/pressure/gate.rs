@@ -16,12 +16,12 @@ const MIN_KNOWN_READINGS: usize = 2;
 /// The state of a signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SignalState {
-    /// It does not hold the gate.
+    /// The signal does not hold the gate.
     #[default]
     Open,
-    /// It rose above its high mark and has not fallen to its low mark yet.
+    /// The signal rose above its high mark and has not fallen to its low mark yet.
     Closed(Moment),
-    /// It has not fallen yet, but the maximum hold has passed.
+    /// The signal has not fallen yet, but the maximum hold has passed.
     HoldExpired,
 }
 
@@ -100,8 +100,9 @@ impl PressureGate {
         self.signals.iter().filter_map(median).collect()
     }
 
-    /// Closes and opens the gate. An unknown signal does neither: then only the maximum hold opens
-    /// the gate, counted from the moment at which the gate was last open, whichever signals held it since.
+    /// Closes and opens the gate. An unknown signal does neither: then only the maximum hold opens the
+    /// gate. It is counted from the last moment at which the gate was open, whichever signals have held it
+    /// since.
     pub(super) fn update(&mut self, pressure: &Pressure, now: Moment) -> Vec<GateChange> {
         let mut changes = Vec::new();
         for (signal, history) in &mut self.signals {

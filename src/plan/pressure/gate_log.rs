@@ -1,8 +1,7 @@
 //! Decides which changes of one node's gate are logged.
 //!
-//! A node that does not answer closes its gate because its probes take long. That it does not
-//! answer is logged elsewhere, and whether it is busy is unknown, so this closing is not logged.
-//! Pure.
+//! A node that does not answer closes its gate because its probes take long. This closing is not
+//! logged: the silence is logged elsewhere, and whether the node is busy is unknown. Pure.
 
 use super::{
     NodeReading, Signal,
@@ -45,8 +44,9 @@ impl GateLog {
         self.unanswered > 0 && self.answered < MEDIAN_READINGS
     }
 
-    /// The changes to log, given the gate's changes and current signal values: nothing while only
-    /// missing answers hold the gate, and whatever still holds it once the node answers again.
+    /// The changes to log, given the gate's changes and current signal values. Nothing is logged
+    /// while only missing answers hold the gate; once the node answers again, every signal that
+    /// still holds it is logged.
     pub(super) fn changes_to_log(
         &mut self,
         changes: Vec<GateChange>,

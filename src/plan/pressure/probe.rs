@@ -7,7 +7,7 @@ use futures::{FutureExt as _, future::BoxFuture};
 use std::time::Duration;
 use tokio::time;
 
-/// Maximum wait for an answer; a slower answer counts as having taken this long.
+/// Maximum wait for an answer; a slower answer counts as this long.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The result of one probe; absent where a value could not be read.

@@ -1,5 +1,4 @@
-//! A second, slow implementation of the plan, which counts everything from scratch for each
-//! question.
+//! A second, slow implementation of the plan that counts everything from scratch for each question.
 
 use super::{slot_reservations::ExpectedReservation, world::World, *};
 use crate::{
@@ -30,7 +29,7 @@ pub(super) struct Naive<'a> {
     pub(super) reservation: Option<ExpectedReservation>,
 }
 
-/// What counts: running jobs only, or this plan's starts as well.
+/// Which starts count: running jobs only, or this plan's starts as well.
 #[derive(Clone, Copy, PartialEq)]
 enum Counting {
     Running,
@@ -316,7 +315,7 @@ impl Naive<'_> {
         pressure.is_some_and(|it| it.hold.is_some()).then_some(RefusalReason::Pressure)
     }
 
-    /// Whether earlier starts, or jobs that were not polled yet, postpone further starts on a node.
+    /// Whether earlier starts, or jobs that were not polled yet, postpone more starts on a node.
     fn is_spread(&self, node: NodeIx) -> bool {
         let (world, now) = (self.world, self.plan.planned_at);
         let history = &world.conditions.constraints;
@@ -327,8 +326,8 @@ impl Naive<'_> {
             || (node != NodeIx::CLUSTER && self.is_ramped(Counting::Running))
     }
 
-    /// Whether a node rests, or its running jobs allow no other to join. Calculates in whole
-    /// numbers, because these worlds have whole percentages.
+    /// Whether a node rests, or its running jobs allow no further job. Calculates with integers,
+    /// because these worlds have whole percentages.
     fn rests(&self, node: NodeIx) -> bool {
         let duty = self.world.rules.limits.duty_percent.to_string().parse::<u64>().unwrap();
         let Some(period) = self.world.conditions.constraints.busy_periods.get(&node) else {

@@ -171,9 +171,9 @@ proptest! {
         prop_assert_eq!(starts, started.len() as u64);
     }
 
-    /// While nothing else happens, time alone changes the reason of a target, and never back to an
-    /// earlier one. Its turn does come and go, and with it the space that others leave: another target, whose
-    /// pause ends, takes its slot until its own facts are too old.
+    /// While nothing else happens, time alone changes a target's reason and never brings back an earlier one.
+    /// Two kinds of reasons do come and go: the target's turn, and the space that others leave. Another
+    /// target whose pause ends takes its slot until that target's own facts are too old.
     #[test]
     fn gone_reason_does_not_return_while_nothing_happens(spec in any_spec()) {
         let world = spec.build();
@@ -183,7 +183,7 @@ proptest! {
         for seconds in (0..90).chain((90..600).step_by(30)) {
             let now = at(NOW + seconds);
             let plan = queues.make_plan(&world.snapshot, &world.conditions, &world.rules, now);
-            // What is kept free for a large job comes and goes, so that small ones start too.
+            // A reservation for a large job comes and goes, and lets small jobs start in between.
             if plan.slot_reservation.is_some() {
                 continue;
             }
@@ -279,7 +279,7 @@ proptest! {
         };
         let starts = chosen(&plan);
         prop_assert!(!starts.iter().any(covered));
-        // If nothing behind the gate started before, closing it takes no start away. It may allow
+        // If nothing behind the gate started before, closing it prevents no start. It may allow
         // other starts: slots that were reserved for a target behind the gate become free.
         if !chosen(&before).iter().any(covered) && which < 9 {
             let before = chosen(&before);

@@ -258,7 +258,7 @@ proptest! {
         let mut times = vec![0_u32; ids.len()];
         let mut files: Vec<u64> = sizes.iter().map(|(_, file, _)| *file).collect();
         let mut now = READ;
-        // The slowest target is due after as many days as its size over its waste.
+        // The slowest target is due after as many days as its size divided by its waste.
         let bound = dbs.iter().map(|(waste, active, _)| 2 + active.div_ceil(*waste)).max().unwrap();
         let rounds = (bound * 24 * 60 / minutes + 4) * u64::try_from(ids.len()).unwrap();
         for _ in 0..rounds {
@@ -306,8 +306,8 @@ proptest! {
         let limits = Limits { cluster: 1, per_node: 1, ..Limits::default() };
         planner.rules = Arc::new(Rules { limits, ..(*planner.rules).clone() });
         let mut times = vec![0_u32; ids.len()];
-        // A day until they are due, then as long as the others have waited, plus a day because the
-        // others free more.
+        // One day until they are due, then as long as the others have waited, plus a day because
+        // the others free more.
         let count = u64::try_from(ids.len()).unwrap();
         let rounds = (48 + 6 * 8) / hours + 3 * count;
         let mut now = READ;

@@ -144,7 +144,7 @@ fn run_waits_for_the_rest_of_a_node_and_a_single_order_does_not() {
     assert_eq!(started(&mut draft, ordered), ["good"]);
 }
 
-/// Members by what a run does about them: those that start, wait, and are left out.
+/// Counts members by what the run does with them: start, wait, leave out.
 fn counted(plan: &Plan) -> (u64, u64, u64) {
     let (number, run) = plan.conditions.constraints.runs.open().next().unwrap();
     let progress = plan.run_progress(number, run, |_, _| None);
@@ -171,7 +171,8 @@ fn run_ends_once_every_member_was_compacted_or_is_left_out() {
     let same = |rules: Rules| rules;
     type Change = fn(Rules) -> Rules;
     let good = || run(database("good"));
-    // What holds `good` back, the run, seconds until the look; what it counts, and how it ends.
+    // Columns: what holds `good` back; the run; seconds until the plan is looked at; the counts;
+    // how the run ends.
     for (backoff, change, run, later, counts, how) in [
         (None, same as Change, good(), 0, (1, 0, 0), None),
         (None, same, good(), 9 * day, (1, 0, 0), Some(RunEnding::Stalled)),

@@ -16,7 +16,7 @@ use crate::{
 use couchdb_names::{Range, Signature};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A slot reservation, as the slow implementation expects it.
+/// A slot reservation, as the slow implementation computes it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ExpectedReservation {
     ix: TargetIx,
@@ -60,7 +60,7 @@ impl Naive<'_> {
                     continue;
                 };
                 let placed = self.plan.placement(ix).map(|(_, placed)| placed.queued_since);
-                // For an open round without a channel, the start of its wait is unknown.
+                // For an open round without a channel, it is unknown when the wait began.
                 let alone = orders.get(&ix).filter(|it| it.run.is_none());
                 let Some(since) = alone.map(|it| it.at).or(placed) else { continue };
                 let waited = since.age(now).as_secs();
@@ -114,7 +114,7 @@ impl Naive<'_> {
         ever.then_some(ExpectedReservation { ix, channel, files, slots_free: only_ramp })
     }
 
-    /// Whether all copies of some view are being compacted, or start to be.
+    /// Whether all copies of some view are being compacted or are about to be.
     pub(super) fn is_all_copies_job_running(&self) -> bool {
         let ranges = |ix: TargetIx| {
             let target = self.target(ix);
@@ -291,8 +291,8 @@ impl BusyCluster {
     }
 
     /// Simulates time, from one plan to the next change; each job takes the next of `lengths`, in
-    /// seconds. Stops when the view starts; returns that time and the average number of busy slots
-    /// before it.
+    /// seconds. Stops when the view starts; returns the time of the start and the average number of
+    /// busy slots before it.
     fn simulate(&mut self, hours: u64, lengths: &[u64]) -> (Option<u64>, f64) {
         let mut lengths = lengths.iter().copied().cycle();
         let (mut now, mut busy) = (BEGIN, 0);
@@ -320,8 +320,8 @@ impl BusyCluster {
 }
 
 /// The maximum age at which a view starts if no job takes longer than `longest`: the end of the
-/// first reservation that outlasts both the longest job and the pause after it. That pause is the
-/// start interval, or the rest after the longest busy period, in which one more job joined just
+/// first reservation that outlasts both the longest job and the pause after that job. The pause is
+/// the start interval, or the rest after the longest busy period, in which one more job joined just
 /// before the first one ended.
 fn latest_start(longest: u64, duty: u64) -> u64 {
     let enough = longest + 30.max((2 * longest * (100 - duty)).div_ceil(duty));

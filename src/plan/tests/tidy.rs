@@ -1,4 +1,4 @@
-//! Which order a run to an end takes, and what it leaves.
+//! The order in which a tidy pass compacts, and what it leaves.
 
 use super::*;
 use crate::{
@@ -70,9 +70,9 @@ fn each_compaction_makes_room_for_the_next() {
         ),
         // Nothing fits.
         (&[("large", 400, 100), ("middle", 200, 40)], 80, None, &[], &["large", "middle"], 80),
-        // Of those that fit, the one that frees most for each byte that it writes.
+        // Of the databases that fit, the one that frees most per byte written comes first.
         (&[("a", 100, 40), ("b", 100, 10)], 500, None, &["b", "a"], &[], 650),
-        // Enough is free after the first one, and at once.
+        // Enough is free after the first compaction; or already at the start.
         (&[("a", 100, 40), ("b", 100, 10)], 90, Some(170), &["b"], &[], 180),
         (&[("a", 100, 40), ("b", 100, 10)], 90, Some(90), &[], &[], 90),
     ];
@@ -181,7 +181,8 @@ fn a_run_waits_for_others_and_ends_with_what_does_not_pass() {
         matches!(waits, TidyState::Waits(ix, it) if ix == ids[0] && it.reason == RefusalReason::Running),
         "{waits:?}"
     );
-    // Nothing fits, or everything is done: what waits again after that is for the next run.
+    // Nothing fits, or everything is done: targets that wait again after that belong to the next
+    // run.
     assert_eq!(state(&mut draft, Vec::new(), 1, &[]), TidyState::Ended);
     assert_eq!(state(&mut draft, Vec::new(), 500, &[0, 1]), TidyState::Ended);
 }

@@ -72,7 +72,7 @@ pub(super) struct WorldSpec {
     in_maintenance: u8,
     upgrading: u8,
     last_starts: Vec<(usize, u64)>,
-    /// Node, seconds of work, how many of two jobs have ended, seconds since then.
+    /// Node, seconds of work, how many of two jobs have ended, seconds since the last end.
     busy: Vec<(usize, u64, u8, u64)>,
     enforcing_ago: Option<u64>,
     spent: Vec<(u64, u64)>,
@@ -189,7 +189,7 @@ fn node_ix(at: usize) -> NodeIx {
     NodeIx::from_usize(at).unwrap()
 }
 
-/// Clusters in which few conditions except limits matter: they exercise slot reservations.
+/// Clusters where few conditions matter besides limits; they exercise slot reservations.
 pub(super) fn any_calm_spec() -> impl Strategy<Value = WorldSpec> {
     any_spec().prop_map(|spec| {
         let dbs = spec.dbs.into_iter().map(|db| Db {

@@ -26,8 +26,8 @@ const LEFTOVER_AFTER: Duration = Duration::from_secs(600);
 /// outside its channel's window, for at most a day with daily windows, and then continues them.
 const LEFTOVER_AFTER_UNPOLLED: Duration = Duration::from_secs(86_400);
 
-/// Maximum length of a node's list of compaction files. An entry sums the files of one shard that are of its
-/// databases or of its views, and leftovers or not.
+/// Maximum length of a node's list of compaction files. An entry sums the files of one shard, separately for
+/// database and view files and for leftovers and others.
 const MAX_LISTED_COMPACTIONS: usize = 16;
 
 /// Sums over one node's files.

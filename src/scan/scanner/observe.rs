@@ -78,7 +78,7 @@ impl Scanner {
                 }
                 let there = facts.as_ref().map(Option::is_some).map_err(Clone::clone);
                 if is_still && there == Ok(false) {
-                    // It was probably deleted since the listing, which the next one decides.
+                    // It was probably deleted since the listing; the next listing decides.
                     self.followed.forget_listing();
                 }
                 if let Ok(Some(facts)) = facts
@@ -206,7 +206,8 @@ impl Scanner {
         }
     }
 
-    /// Records that a node did not list its files; it counts as down if nobody answered for it.
+    /// Records that a node did not list its files. It counts as down if no node could say which
+    /// nodes are up.
     fn files_unread(&mut self, at: NodeIx, unread: &ReadError) {
         if unread.is_silence() {
             self.targets.draft.update_node(at, |node| node.is_up = Some(false));
@@ -272,7 +273,7 @@ impl Scanner {
             .filter(|ix| !new.contains(ix))
             .collect();
         if moves || !differing.is_empty() {
-            // Only the nodes' own file lists show which copies are where.
+            // Only the nodes' own file lists show where copies are.
             self.followed.forget_listing();
         }
         for ix in &differing {
@@ -413,8 +414,8 @@ impl Scanner {
         }
     }
 
-    /// Records that a sidecar responded for these nodes, or failed; then CouchDB's own numbers
-    /// count again.
+    /// Records that a sidecar responded for these nodes, or failed; if it failed, CouchDB's own
+    /// numbers count again.
     fn peer_ended(
         &mut self,
         peer: &Arc<str>,

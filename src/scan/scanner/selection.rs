@@ -11,8 +11,8 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// One of this many shards is requested although its header covers it, a different one in each sweep.
-/// Otherwise a disagreement between files and CouchDB would not be noticed.
+/// One in this many shards is requested although its header covers it, a different one in each sweep.
+/// Otherwise a disagreement between files and CouchDB would go unnoticed.
 const SAMPLE_INTERVAL: usize = 64;
 
 impl Scanner {

@@ -22,8 +22,8 @@ impl Scanner {
         !self.sweep.reads_nodes() && (held_up || !self.sweep.runs())
     }
 
-    /// Whether only a silent node, or a request that needs it, delays the end of the sweep, so that other
-    /// nodes need not wait.
+    /// Whether only a silent node, or a request that needs one, delays the end of the sweep; other nodes
+    /// then need not wait.
     fn is_held_up(&self) -> bool {
         self.sweep.awaits_late_nodes()
             || !self.sweep.is_complete()
@@ -54,7 +54,7 @@ impl Scanner {
     }
 
     /// Continues with the nodes that have answered. The others are still being asked, by the previous
-    /// sweep or concurrently with this one.
+    /// sweep or in parallel.
     pub(super) fn continue_without_late_nodes(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if self.readings.contains_key(&Slot::Late) {
             self.stop(Slot::Sweep, effects);
@@ -119,13 +119,13 @@ impl Scanner {
         Stage::Disk
     }
 
-    /// The node whose map this sweep reads; not one that hangs.
+    /// The node whose map this sweep reads; never one that hangs.
     fn map_node(&self) -> Option<String> {
         self.followed.map_node(self.targets.now(), |at| self.sweep.has_answered(at))
     }
 
-    /// Marks known nodes that did not answer as down if nobody answered which members the cluster
-    /// has, whatever the last sweep found.
+    /// Marks known nodes that did not answer as down if no node said which members the cluster has,
+    /// whatever the last sweep found.
     fn mark_silent_nodes_down(&mut self) {
         if !self.sweep.members_unanswered() {
             return;
@@ -234,8 +234,8 @@ impl Scanner {
         }
     }
 
-    /// The stage after the shards of a round, for nodes that answered later; `None` if there are
-    /// none, or a node is still being asked.
+    /// The stage after the shards of a round: reads nodes that answered later. `None` if there are
+    /// none, or if a node is still being asked.
     pub(super) fn after_round(&mut self, now: Now) -> Option<Stage> {
         for at in self.sweep.round().clone() {
             self.node_read(at, now);
@@ -296,8 +296,8 @@ impl Scanner {
         Some(Stage::Views { snapshot: Arc::new(self.targets.now().without_facts()), dbs })
     }
 
-    /// Records that the views were read, for this sweep or for an earlier one that ended without
-    /// them.
+    /// Records that the views were read, for this sweep or for an earlier one that ended before
+    /// they were.
     pub(super) fn views_read(&mut self, now: Now) {
         if self.sweep.views_read() {
             let success = Some(now.wall);
@@ -312,7 +312,8 @@ impl Scanner {
         self.status.progress = Some(Progress { since, done, total: Some(done + more) });
     }
 
-    /// Sets the splits. Without a response, the known ones stay, and whether there are others is unknown.
+    /// Sets the splits. Without a response, the known splits stay, and it is unknown whether there are
+    /// others.
     pub(super) fn splits(&mut self, answer: Result<Reshard, ReadError>, now: Now) {
         self.sweep.splits_answered();
         let splits = answer.unwrap_or_else(|unread| {
@@ -336,7 +337,8 @@ impl Scanner {
         if self.sweep.lists() && self.listing.is_settled() {
             self.settle_listing(now);
         } else {
-            // The next listing finds what is no longer split: it is due because the splits changed.
+            // The next listing finds shards that are no longer split; it is due because the splits
+            // changed.
             self.listing.apply_splits(&mut self.targets.draft);
         }
     }

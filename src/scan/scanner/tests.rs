@@ -45,7 +45,7 @@ struct Cluster {
     files: [Vec<&'static str>; 2],
     down: [bool; 2],
     map_breaks: bool,
-    /// What the map of each node says, where it differs from `dbs`.
+    /// The map that each node reports, if it differs from `dbs`.
     maps: [Option<Vec<MapEntry>>; 2],
     active: u64,
     /// The update sequence of every file; `None` if CouchDB does not report it.
@@ -327,7 +327,7 @@ impl Harness {
         if !is_due && let Some((slot, batch)) = self.ready() {
             return self.handle(Event::Observed(slot, batch));
         }
-        // Nothing may be due while no answer comes.
+        // Nothing may be due while no answer arrives.
         let at = wake.unwrap_or(self.now.at + Duration::from_secs(60));
         self.pass(at.saturating_duration_since(self.now.at));
         self.handle(Event::Wake);
@@ -505,8 +505,8 @@ fn asks_database_without_views_only_after_a_write() {
         snapshot.targets().find_map(|target| target.view().map(|view| view.signature.0[0]))
     };
     assert_eq!(signature(&harness.sweep(1)), None);
-    // A signature that changes without a write, which CouchDB never causes, shows whether it was
-    // asked.
+    // A signature that changes without a write, which CouchDB never causes, shows whether CouchDB
+    // was asked.
     harness.cluster.send_modify(|cluster| cluster.signature = 1);
     assert_eq!(signature(&harness.sweep(2)), None, "unchanged, so not asked");
     harness.cluster.send_modify(|cluster| cluster.seq = Some(6));

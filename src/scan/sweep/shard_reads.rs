@@ -1,14 +1,14 @@
 //! How the shards of a sweep were read, so that a common cause of nearly all failures is reported
-//! once.
+//! only once.
 
 use crate::{sources::inventory::ReadError, table::NodeIx, text::counted};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// From one in this many of a node's shards on, shards without a file are an error of the node: the sums
-/// are then off by more than predictions are, and a map that lags behind a deletion does not explain it.
+/// One in this many of a node's shards without a file makes that an error of the node: its sums are then
+/// off by more than predictions are, and a map that lags behind a deletion does not explain it.
 const ABSENT_ERROR_SHARE: usize = 20;
 
-/// How many databases with shards without a file a sentence names.
+/// Maximum number of databases with missing shard files that a sentence names.
 const NAMED_DATABASES: usize = 3;
 
 /// The failed reads of a sweep's shards.
@@ -85,7 +85,7 @@ impl ShardReads {
         Some((says, self.absent_is_error))
     }
 
-    /// What kept nearly all of `shards` from being read, in a sentence.
+    /// What prevented nearly all of `shards` from being read, in a sentence.
     pub(in crate::scan) fn common_cause(&self, shards: impl Fn() -> usize) -> Option<String> {
         let shards = if self.failed.is_empty() { 0 } else { shards() };
         self.failed.iter().find_map(|(reason, nodes)| {

@@ -74,7 +74,7 @@ fn views_are_whole_if_cluster_was_read_and_splits_known() {
         assert_eq!(sweep.views_read(), whole);
         assert_eq!(sweep.views(), ViewPhase::Done);
     }
-    // An earlier sweep's views do not count as its own.
+    // An earlier sweep's views do not count for this sweep.
     let mut sweep = sweep();
     sweep.views_read();
     assert_eq!(sweep.views(), ViewPhase::Waiting);

@@ -9,8 +9,8 @@ use crate::{
 use std::sync::Arc;
 
 impl IndexTables {
-    /// The search index of this name in a design document. If both engines have one, that of the
-    /// first engine: CouchDB's tasks do not say which one they build.
+    /// The search index of this name in a design document. If both engines have one, returns that
+    /// of the first engine, because CouchDB's tasks do not say which engine builds.
     pub(in crate::scan) fn search(
         &self,
         draft: &Draft,

@@ -52,7 +52,7 @@ fn subject_link(subject: &AdviceSubject) -> Markup {
     }
 }
 
-/// A value that advice rests on, with the unit that its name ends with.
+/// A value that advice is based on, with the unit that its name ends with.
 fn evidence(key: &str, value: &serde_json::Value) -> Markup {
     let is_of = |unit: &str| key.ends_with(unit) || key.contains(&format!("{unit}_"));
     match (value.as_u64(), value.as_f64(), value.as_str()) {

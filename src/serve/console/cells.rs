@@ -74,7 +74,7 @@ pub(super) fn to_copy(lines: &str) -> Markup {
     html! { div.to-copy { pre tabindex="0" { (escape::escape_lines(lines)) } button type="button" data-copy { "Copy" } } }
 }
 
-/// Text with the parts between backticks as code. A backtick without another one after it stays.
+/// Text with the parts between backticks as code. An unmatched backtick stays.
 pub(super) fn with_code(text: &str) -> Markup {
     let mut rest = text;
     html! {

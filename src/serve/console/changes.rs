@@ -72,7 +72,7 @@ fn one(volume: &VolumeChanges, now: Moment) -> Markup {
     }
 }
 
-/// The bars of the waterfall: sums by cause, or by what else was asked for; growth first, then what was freed.
+/// The bars of the waterfall: sums by cause, or by the requested grouping; growth first, then freed bytes.
 fn steps(entries: &[ChangeLine]) -> Vec<(String, i64)> {
     let mut sums: BTreeMap<String, i64> = BTreeMap::new();
     for entry in entries {

@@ -1,4 +1,5 @@
-//! SVG charts drawn on the server. Each has its numbers in words for people who cannot see it.
+//! SVG charts drawn on the server. Each also has its numbers in words, for people who cannot see
+//! it.
 
 use crate::{
     model::rounding::to_bytes,
@@ -91,8 +92,8 @@ pub(super) fn lines(lines: &[Line<'_>], dates: &[String; 3], says: &str) -> Mark
     }
 }
 
-/// How a sum came about, from top to bottom: the bar before, one for each change that begins where the last one ended,
-/// and the bar after. The scale begins below the smallest of them and not at zero.
+/// How a sum changed, from top to bottom: the bar before, one bar for each change that begins where the last one
+/// ended, and the bar after. The scale begins below the smallest bar, not at zero.
 pub(super) fn waterfall([before, after]: [i64; 2], steps: &[(String, i64)], says: &str) -> Markup {
     const ROW: usize = 22;
     let mut at = before;

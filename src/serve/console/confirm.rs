@@ -37,7 +37,7 @@ pub(in crate::serve) struct AskedCompaction {
     pub(in crate::serve) start: Option<StartLine>,
     /// Why it does not start now, in words.
     pub(in crate::serve) waits: Option<String>,
-    /// Whether it starts only by force: no channel takes the target, or it is paused after earlier
+    /// Whether only force starts it: no channel takes the target, or it is paused after earlier
     /// compactions.
     pub(in crate::serve) needs_force: bool,
     /// Why an order would be refused, in a sentence.
@@ -85,7 +85,7 @@ pub(in crate::serve) fn confirmation(asked: &Confirmation) -> Page {
     Page::still(None, question, vec![Part::new("confirm", html)])
 }
 
-/// The page on which the order was chosen, as far as its fields show.
+/// The page on which the order was chosen, if its fields show it.
 fn back(fields: &[(String, String)]) -> String {
     fields
         .iter()

@@ -23,7 +23,7 @@ pub(in crate::serve) struct DatabaseAnswers {
     pub(in crate::serve) db: String,
     /// Its line in the list of databases, if it has files.
     pub(in crate::serve) line: Option<DatabaseLine>,
-    /// Its targets, as many as are shown.
+    /// Its targets that are shown.
     pub(in crate::serve) targets: Vec<Explained>,
     pub(in crate::serve) total: usize,
     pub(in crate::serve) outcomes: Vec<OutcomeLine>,
@@ -31,9 +31,9 @@ pub(in crate::serve) struct DatabaseAnswers {
     pub(in crate::serve) advice: Vec<AdviceLine>,
     /// The open runs that compact it.
     pub(in crate::serve) runs: Vec<RunLine>,
-    /// What the bytes of its files are.
+    /// What the bytes of its files consist of.
     pub(in crate::serve) xray: DatabaseXray,
-    /// Whether the cluster is one node: then nothing has copies.
+    /// Whether the cluster is one node, so that nothing has copies.
     pub(in crate::serve) has_one_node: bool,
     /// Whether this server accepts orders.
     pub(in crate::serve) takes_orders: bool,
@@ -81,7 +81,7 @@ fn sums(line: &DatabaseLine) -> Markup {
     }
 }
 
-/// The runs that compact it, and the order that begins one.
+/// The runs that compact it, and the link that begins a new one.
 fn run(answers: &DatabaseAnswers) -> Markup {
     let begin = link("act", &[("order", "runs"), ("db", &answers.db)]);
     html! {
@@ -90,9 +90,9 @@ fn run(answers: &DatabaseAnswers) -> Markup {
     }
 }
 
-/// Targets by range and design document: the copies of one stand together.
+/// Targets by range and design document: the copies of each are listed together.
 fn copies(answers: &DatabaseAnswers) -> Markup {
-    // On a single node, the only file of documents is told apart by nothing.
+    // On a single node there is only one file of documents, which needs no further name.
     let shards = answers.targets.iter().filter(|it| it.target.kind == "db").count();
     let has_files = answers.has_one_node && shards <= 1;
     let mut groups: BTreeMap<(u8, String), Vec<&Target>> = BTreeMap::new();
@@ -111,7 +111,7 @@ fn copies(answers: &DatabaseAnswers) -> Markup {
         };
         groups.entry((order, title)).or_default().push(target);
     }
-    // What stands for the whole cluster comes before its parts.
+    // The entry for the whole cluster comes before its parts.
     for group in groups.values_mut() {
         group.sort_by(|one, other| (&one.range, &one.node).cmp(&(&other.range, &other.node)));
     }
@@ -140,13 +140,13 @@ fn copies(answers: &DatabaseAnswers) -> Markup {
     }
 }
 
-/// A range in short; another text as it is.
+/// A range, abbreviated; any other text unchanged.
 fn short(text: &str) -> String {
     text.parse().map_or_else(|_| text.to_owned(), Range::short)
 }
 
-/// Marks a copy that is more than half larger than its smallest sibling: of a range, or of a view's part where
-/// each node's file was measured.
+/// Marks a copy that is more than half larger than its smallest sibling: among the copies of a range, or of a
+/// view's part where each node's file was measured.
 fn differs(group: &[&Target], line: &Target) -> Markup {
     let is_sibling = |it: &&&Target| it.kind == line.kind && it.range == line.range;
     let siblings = group.iter().filter(is_sibling).filter(|it| is_exact(it));
@@ -163,7 +163,8 @@ fn is_exact(target: &Target) -> bool {
     target.copies == 1 && !target.estimated && (target.kind == "db" || target.range.is_some())
 }
 
-/// A count of documents, marked where a copy of the range that has seen the same changes has another.
+/// A count of documents. Marked if another copy of the range that has seen the same changes has a
+/// different count.
 fn documents(
     number: Option<u64>,
     group: &[&Target],

@@ -1,4 +1,4 @@
-//! All databases: what each takes, wastes and grows, searched, sorted, page by page.
+//! All databases with their size, waste and growth; can be searched, sorted and paged.
 
 use super::{
     Given, Page, Part, Screen,

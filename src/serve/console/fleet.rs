@@ -1,4 +1,4 @@
-//! Other recliners, each for its own cluster: those that need a person first.
+//! Other recliners, each with its own cluster; those that need attention come first.
 
 use super::{Page, Part, Screen, cells::with_code, table::table};
 use crate::serve::report::FleetAnswer;

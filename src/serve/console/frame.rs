@@ -83,7 +83,7 @@ pub(in crate::serve) fn document(page: &Page, around: &Around) -> Markup {
     }
 }
 
-/// The whole document of a page of the book, which is served one directory deeper.
+/// The complete document of a page of the book, which is served one directory deeper.
 pub(in crate::serve) fn book_document(title: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)

@@ -1,4 +1,4 @@
-//! What the bytes of a database's files are, and the button that has them read.
+//! What the bytes of a database's files consist of, and the button that starts reading them.
 
 use super::{
     cells::{ago, bytes, count, name},
@@ -11,7 +11,7 @@ use crate::{
 use maud::{Markup, html};
 use wall_clock::Moment;
 
-/// The panel on the page of a database; `is_read` says whether anything reads any of its files.
+/// The panel on a database's page; `is_read` says whether any of its files can be read.
 pub(super) fn panel(xray: &DatabaseXray, is_read: bool, now: Moment) -> Markup {
     html! {
         h2 { "Inside the files" }

@@ -1,4 +1,4 @@
-//! The jobs that run, whoever started them, and how earlier ones ended.
+//! The running jobs, whoever started them, and how earlier ones ended.
 
 use super::{Given, Page, Part, Screen, chart, runs, table::table};
 use crate::{

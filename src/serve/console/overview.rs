@@ -19,7 +19,8 @@ use crate::{
 use maud::{Markup, html};
 use wall_clock::Moment;
 
-/// Starts, waiting targets and pieces of advice shown here; their own pages list the rest.
+/// Number of starts, waiting targets and pieces of advice shown here; their own pages list the
+/// rest.
 pub(in crate::serve) const SHOWN: usize = 5;
 
 /// The maximum number of problems shown.

@@ -13,11 +13,11 @@ use maud::{Markup, html};
 pub(in crate::serve) enum Predicted {
     /// For one document.
     Document(Box<Preflight>),
-    /// For several.
+    /// For a deployment of several documents.
     Deployment(Box<Rehearsal>),
 }
 
-/// The page at `/preflight`: `given` are the parameters, and `answer` is the prediction or the reason
+/// The page at `/preflight`: `given` are the parameters; `answer` is the prediction, or the reason
 /// why there is none.
 pub(in crate::serve) fn preflight(
     given: &Given,

@@ -100,8 +100,8 @@ pub(in crate::serve) fn suspended(suspensions: &[SuspensionLine]) -> Part {
     Part::new("suspended", lines)
 }
 
-/// A link to the order that suspends the starts of a node, or of a channel on all nodes or the only one;
-/// or that resumes them. Neither is offered if they are suspended by another scope.
+/// A link to the order that suspends the starts of a node or of a channel (on all nodes, or on the only
+/// one), or that resumes them. There is no link if another scope suspends them.
 pub(super) fn suspend_or_resume(
     suspensions: &[SuspensionLine],
     node: &str,
@@ -161,7 +161,7 @@ fn is_channels(line: &LimitLine) -> bool {
     line.key.starts_with("channels.")
 }
 
-/// The limits of the cluster and of nodes; of a channel's limit, only the node that uses most of
+/// The limits of the cluster and of nodes; for a channel's limit, only the node that uses most of
 /// it.
 fn fullest(limits: &[LimitLine]) -> Vec<&LimitLine> {
     let mut shown: Vec<&LimitLine> = Vec::new();

@@ -1,4 +1,4 @@
-//! Runs: how far each is, what it leaves out, and the orders that change it.
+//! Runs: their progress, what they leave out, and the orders that change them.
 
 use super::cells::{ago, bytes, database_link, link, name, seconds, target_link};
 use crate::{

@@ -1,4 +1,4 @@
-//! A report as a page of its own: nothing is loaded and nothing runs, so that it can be sent to somebody.
+//! A report as a page by itself: it loads and runs nothing, so that it can be sent to somebody.
 
 use super::{cells::with_code, frame::asset};
 use crate::{serve::report::Report, text::document::Block};

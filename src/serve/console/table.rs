@@ -9,8 +9,8 @@ use crate::serve::report::columns::{Cell, Kind, Part, Room, Table, Title, Value}
 use maud::{Markup, html};
 use wall_clock::Moment;
 
-/// A table; `label` says what it is to those who cannot see it. If it is a list of a page that its headings sort,
-/// `sorted` has the parameters of the page.
+/// A table; `label` describes it to screen readers. If it is a page's main list and its headings sort it,
+/// `sorted` has the page's parameters.
 pub(super) fn table<T>(
     label: &str,
     table: &Table<T>,
@@ -35,7 +35,7 @@ pub(super) fn table<T>(
     }
 }
 
-/// A table without times, in the order of its answer.
+/// A table without times, in the order of the API's answer.
 pub(super) fn still<T>(label: &str, rows: &Table<T>) -> Markup {
     table(label, rows, None, Moment::default())
 }

@@ -25,7 +25,7 @@ use wall_clock::Moment;
 /// The answers that the page shows.
 pub(in crate::serve) struct TargetAnswers {
     pub(in crate::serve) explained: Explained,
-    /// The result of ordering its compaction; `None` for a target that is never compacted alone.
+    /// The result of an order to compact it; `None` for a target that is never compacted by itself.
     pub(in crate::serve) if_ordered: Option<AskedCompaction>,
     /// Whether recliner itself starts compactions.
     pub(in crate::serve) enforces: bool,
@@ -50,7 +50,7 @@ pub(in crate::serve) fn target(answers: &TargetAnswers) -> Page {
     Page::live(Screen::Targets, heading, parts)
 }
 
-/// A target's name with its node, which tells the copies of one range apart.
+/// A target's name with its node, which distinguishes the copies of one range.
 fn heading(target: &Target) -> String {
     let id = target.id.parse::<TargetId>();
     id.map_or_else(|_| target.id.clone(), |id| id.title(target.ddoc.as_deref()))
@@ -140,11 +140,11 @@ fn orders(answers: &TargetAnswers) -> Markup {
     }
 }
 
-/// A fact: its title, its name in the API, its value, whether it is known, and the kinds that must
-/// show it.
+/// A fact: its title, its name in the API, its value, whether it is known, and the kinds of target
+/// that must show it.
 type Fact<'a> = (&'a str, &'a str, Markup, bool, &'a [&'a str]);
 
-/// The facts to show for a target: the known ones, and those that its kind should have.
+/// The facts to show for a target: the known ones, and the unknown ones that its kind should have.
 fn facts(explained: &Explained) -> Vec<Fact<'_>> {
     let Explained { target, reclaimable_by_sizes: by_sizes, .. } = explained;
     const FILES: &[&str] = &["db", "view"];
@@ -223,7 +223,8 @@ fn scores(target: &Target, scores: &[ChannelScore]) -> Markup {
 }
 
 fn score_row(target: &Target, line: &ChannelScore) -> Markup {
-    // A channel with a condition has no score to compare: it takes whatever meets the condition.
+    // A channel with a condition has no score to compare: it takes every target that meets the
+    // condition.
     let priority = PriorityKind::from_label(&line.priority);
     let compares = priority.is_none_or(|priority| priority.unit().is_some());
     let says = |score: f64| {

@@ -101,7 +101,7 @@ fn list(filter: &TargetFilter, list: &[Target]) -> Markup {
     }
 }
 
-/// The channel that takes a target, or a few words for why none does.
+/// The channel that takes a target, or a short reason why none does.
 pub(super) fn channel(line: &Target) -> Cell {
     match (&line.channel, not_taken(&line.misses)) {
         (Some(channel), _) => (&**channel).into(),

@@ -16,8 +16,8 @@ use maud::{Markup, html};
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// The page at `/what-if`: `given` are the parameters, and `answer` is the forecast or the reason
-/// why there is none.
+/// The page at `/what-if`: `given` are the parameters; `answer` is the forecast, or the reason why
+/// there is none.
 pub(in crate::serve) fn what_if(given: &Given, answer: Option<&Result<WhatIf, String>>) -> Page {
     let shown = html! {
         @match answer {

@@ -355,7 +355,7 @@ impl From<Denied> for ApiError {
     }
 }
 
-/// An operator's reason; an empty one counts as none.
+/// An operator's reason; an empty text counts as no reason.
 fn reason(why: Option<String>) -> Result<Option<String>, ApiError> {
     let why = why.filter(|why| !why.is_empty());
     match &why {
@@ -366,7 +366,7 @@ fn reason(why: Option<String>) -> Result<Option<String>, ApiError> {
     }
 }
 
-/// Parses a scope; without text, it is everything.
+/// Parses a scope; without a text, it is everything.
 fn read_scope(text: Option<&str>) -> Result<SuspensionScope, ApiError> {
     text.unwrap_or("all").parse().map_err(ApiError::bad)
 }
@@ -412,8 +412,8 @@ fn several(plan: &Plan, text: &str) -> Result<TargetSelector, ApiError> {
     Ok(report::selector(plan, text))
 }
 
-/// The only compactable target that a text matches; if several match and only one is a database
-/// file, that file.
+/// The only compactable target that a text matches. If several match and only one of them is a
+/// database file, returns that file.
 pub(super) fn one_target(plan: &Plan, text: &str) -> Result<(TargetIx, TargetId), ApiError> {
     let named = |ix| plan.snapshot.target(ix).map(|target| (ix, target.id()));
     let nothing = || ApiError::absent(report::no_match(plan, text));

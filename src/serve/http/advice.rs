@@ -45,13 +45,13 @@ pub(super) fn advice_of(state: &AppState) -> Advice {
 /// The maximum number of databases or design documents listed.
 const MAX_NAMED: usize = 10_000;
 
-/// What bytes are attributed to.
+/// The unit to which bytes are attributed.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct UsageQuery {
     /// `database`, which is the default, or `design`.
     by: Option<Named<AttributeBy>>,
-    /// The number to list; the rest is summed. Default 20, at most 10,000.
+    /// Maximum number to list; the others are summed. Default 20, at most 10,000.
     #[schemars(range(min = 1, max = 10_000))]
     limit: Option<usize>,
 }

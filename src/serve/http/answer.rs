@@ -61,7 +61,7 @@ impl StreamedData {
         Self(Box::new(list_parts(name, head, items)))
     }
 
-    /// A response whose items each have a list of their own; both lists are empty in the heads.
+    /// A response whose items each have a list of their own; the items in `heads` have empty lists.
     pub(super) fn with_lists<
         H: Serialize + 'static,
         I: Iterator<Item: Serialize> + Send + 'static,
@@ -161,8 +161,8 @@ pub(super) fn closed(data: &[u8]) -> Vec<u8> {
     [data, CLOSES].concat()
 }
 
-/// The JSON of a response before the first item and after the last item of its list, which is empty
-/// here.
+/// The JSON of a response before the first and after the last item of its list; the list itself is
+/// empty here.
 pub(super) fn around_list(name: &str, answer: &impl Serialize) -> (Vec<u8>, Vec<u8>) {
     let mut before = text(answer);
     // Quotation marks inside strings are escaped, so only the field itself matches.

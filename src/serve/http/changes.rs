@@ -35,18 +35,18 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
 /// The default begin.
 const SINCE: &str = "24h";
 
-/// What changes are asked for.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ChangesParameters {
     /// The begin: a timestamp (`2026-11-21T00:54:00Z`), day, age (`2h`, `7d`), or `yesterday`, which is 24 hours ago;
-    /// rounded back to a full hour. Default `24h`.
+    /// rounded down to a full hour. Default `24h`.
     since: Option<String>,
     /// The end, rounded up to a full hour; default now.
     until: Option<String>,
     /// Sums the entries by `cause`, `database`, `design` or `node`.
     by: Option<Named<ChangesBy>>,
-    /// Only this volume or node; or this database or `<db>/_design/<name>`, beside one entry `rest` for all others.
+    /// Only this volume or node; or this database or `<db>/_design/<name>`, together with one entry `rest` for all
+    /// others.
     name: Option<String>,
 }
 
@@ -92,7 +92,7 @@ pub(super) async fn changes_found(
     }
     let (wasted, now) = (Changes::wasted(&found), state.clock.now());
     let reasons = match query.until {
-        // What keeps waste today says nothing about an earlier time.
+        // The reasons that keep waste today say nothing about an earlier time.
         None if !wasted.is_empty() => kept_reasons(state, wasted, now).await?,
         _ => Reasons::default(),
     };

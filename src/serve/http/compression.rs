@@ -45,7 +45,7 @@ fn is_text(response: &Response) -> bool {
     matches!(kind, "text/html" | "text/css" | "text/javascript")
 }
 
-/// Packs bytes at the fastest level, as scrapes are.
+/// Compresses bytes at the fastest level, like scrapes.
 pub(super) fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
     encoder.write_all(bytes)?;

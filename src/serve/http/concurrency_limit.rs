@@ -9,8 +9,8 @@ const ANSWERS: usize = 4;
 /// The maximum number of questions about a design document answered at a time: each examines every target.
 const PREFLIGHTS: usize = 2;
 
-/// The maximum number of questions whose bodies are read or held at a time. A slow body keeps its place for as long as
-/// it may take, so there are more places than turns: clients that send nothing on delay others by little more than that.
+/// Maximum number of questions whose bodies are being read or held. A slow body keeps its place for the maximum time,
+/// so there are more places than turns: clients that send slowly hardly delay others.
 pub(super) const PLACES: usize = 16;
 
 /// Limits how many requests of one kind are computed at the same time.
@@ -38,8 +38,8 @@ impl ConcurrencyLimit {
     }
 }
 
-/// The limits of questions that are sent as a body: of those that are read or wait, and of those that are
-/// worked on. No turn is taken before the body is there.
+/// The limits on questions sent as a body: on those that are being read or wait, and on those being
+/// processed. No turn is taken before the body has arrived.
 #[derive(Clone, Debug)]
 pub(super) struct QuestionLimits {
     pub(super) places: ConcurrencyLimit,
@@ -57,7 +57,7 @@ impl QuestionLimits {
 pub struct Limits {
     /// Of responses that read the plan or the journal, whether of the API or of a page.
     pub(super) answers: ConcurrencyLimit,
-    /// Of forecasts, of the API and of the page, of which one is worked on at a time.
+    /// For forecasts of both API and page; one is processed at a time.
     pub(super) forecasts: QuestionLimits,
     pub(super) preflights: QuestionLimits,
 }

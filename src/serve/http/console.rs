@@ -1,7 +1,8 @@
 //! The console's routes: which answers each page needs, and where they come from.
 //!
-//! Owns the way from a path to a page; how it looks is [`console`]'s. A page is gathered the same way
-//! whether a browser loads it or keeps it open: [`live`] renders it again, [`act`] leads to orders.
+//! Decides which page a path leads to; [`console`] decides how it looks. A page is gathered the same
+//! way whether a browser loads it or keeps it open: [`live`] renders it again, [`act`] leads to
+//! orders.
 
 mod act;
 mod live;
@@ -99,7 +100,7 @@ const PAGES: [&str; 17] = [
     "/act",
 ];
 
-/// The route of the first page; the others are for people alone.
+/// The route of the first page; the other routes are for people only.
 pub(super) fn first_page_route() -> Vec<Route> {
     let first = get(show).layer(middleware::from_fn(compression::compress));
     vec![Route::page("/", "page", first, "The console's first page.", &[route::BUSY]).detail(
@@ -213,7 +214,7 @@ async fn gather(state: &AppState, uri: &Uri) -> Result<Page, ApiError> {
     Ok(page)
 }
 
-/// The page of a path and query alone.
+/// The page for just this path and query.
 async fn own_page(state: &AppState, uri: &Uri) -> Result<Page, ApiError> {
     let given = given(uri)?;
     match uri.path() {
@@ -319,20 +320,20 @@ fn wanted<'a>(given: &'a Given, key: &str) -> Result<&'a str, ApiError> {
     }
 }
 
-/// Parameters as one of the API's own queries.
+/// Converts parameters into one of the API's own queries.
 fn parsed<Q: DeserializeOwned>(given: &Given) -> Result<Q, ApiError> {
     let uri: Uri = given.link("/", &[]).parse().map_err(ApiError::bad)?;
     let Query(query) = Query::try_from_uri(&uri).map_err(ApiError::bad_query)?;
     Ok(query)
 }
 
-/// Puts what belongs to the whole cluster where people find it.
+/// Moves whatever belongs to the whole cluster to where people look for it.
 fn put_in_place(plan: &Plan) -> impl Fn(&mut String) {
     let only_node = plan.snapshot.only_node().map(|node| node.name.to_string());
     move |node| *node = report::place(node, only_node.as_deref()).to_owned()
 }
 
-/// Puts outcomes and events of the whole cluster where people find them.
+/// Moves outcomes and events of the whole cluster to where people look for them.
 fn for_people(plan: &Plan, outcomes: &mut [OutcomeLine], events: &mut [EventLine]) {
     let put = put_in_place(plan);
     outcomes.iter_mut().for_each(|line| put(&mut line.node));
@@ -351,7 +352,7 @@ async fn with_plan(
 async fn overview(state: &AppState) -> Result<Page, ApiError> {
     let now = state.clock.now();
     let since = Moment::from_unix(now.unix().saturating_sub(HOURS * 3_600));
-    // A journal that cannot be read is said by the status; the rest of the page stays useful.
+    // The status reports a journal that cannot be read; the rest of the page remains useful.
     let hours = journal::hours_since(state, since).await;
     let hours = hours.map(|found| found.hours).unwrap_or_default();
     let advice = advice_of(state);
@@ -439,9 +440,10 @@ struct Meant {
     explained: Vec<Explained>,
     total: usize,
     selector: TargetSelector,
-    /// Ids of the targets, by which advice is found.
+    /// The ids by which advice about the targets is found.
     subjects: BTreeSet<String>,
-    /// What an order to compact it would do, where one is shown; none for a search index, which is never compacted.
+    /// What an order to compact it would do, where such an order is shown; `None` for a search index, which is
+    /// never compacted.
     if_ordered: Option<AskedCompaction>,
 }
 

@@ -227,7 +227,7 @@ impl Auth {
         Ok(Verdict::Again)
     }
 
-    /// Records that a destination refused a password it had accepted. One that does so twice gets
+    /// Records that a destination refused a password it had accepted. After the second time it gets
     /// no more requests, because it would keep doing so.
     fn doubt(&self, destination: &Destination, generation: u64) {
         let (auth, at): (_, &dyn Display) = match &destination.forwarded_to {
@@ -282,9 +282,9 @@ impl Auth {
         Ok(Verdict::Forbidden)
     }
 
-    /// Logs in: by a session if the server supports sessions and recognises its own, else by name
-    /// and password. `Ok(Err(_))` holds the server's words if it refuses the login. Sends nothing
-    /// if the gate has closed since `asked`. The caller holds the server's proof.
+    /// Logs in: with a session if the server supports sessions and recognises its own, otherwise
+    /// with name and password. `Ok(Err(_))` contains the server's message if it refuses the login.
+    /// Sends nothing if the gate has closed since `asked`. The caller holds the server's proof.
     pub(super) async fn log_in(
         &self,
         server: &Arc<Server>,

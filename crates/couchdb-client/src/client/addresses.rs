@@ -1,10 +1,9 @@
-//! Finds each node's own address: an address belongs to a node once the server there tells the
-//! node's name.
+//! Finds each node's own address. An address belongs to a node once the server there reports the node's name.
 //!
 //! Asking for the name needs a login, and a login is sent only where the settings allow it
-//! ([`ClientSettings::candidates`](crate::ClientSettings)). A host that is known only from a node's name gets
-//! nothing at all, unless the settings trust it; then it is asked first, without the login, whether
-//! it is a CouchDB.
+//! ([`ClientSettings::candidates`](crate::ClientSettings)). A host that is known only from a node's name is
+//! sent nothing at all, unless the settings trust it; a trusted host is first asked, without the login,
+//! whether it is a CouchDB.
 
 use super::Client;
 use crate::{
@@ -24,7 +23,7 @@ use tokio::time;
 /// Time between confirmations of the addresses: addresses move, and servers come back.
 const CONFIRM_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long the client waits for a name, so that a dead host delays nothing.
+/// How long the client waits for a name, so that a dead host delays nothing else.
 const NAME_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many names are asked for at the same time.
@@ -52,7 +51,8 @@ impl Client {
     /// Searches for `node`'s own address for the first time.
     pub(super) async fn find_own_address(&self, node: &Arc<Node>) {
         let naming = self.shared.entries_named.get_or_init(|| self.name_entries(false));
-        // Another caller goes on with the other entries: one that hangs delays only its own node.
+        // Another caller continues with the other entries: an entry that hangs delays only its own
+        // node.
         tokio::select! {
             biased;
             () = node.is_found() => {}
@@ -63,7 +63,8 @@ impl Client {
         }
     }
 
-    /// Asks every entry for its name; those that have told it only if `again`.
+    /// Asks every entry for its name; entries that have already reported it are asked only if
+    /// `again`.
     async fn name_entries(&self, again: bool) {
         let entries = self.shared.directory.entries.iter();
         let unnamed = entries.filter(|entry| again || !entry.named.load(Ordering::Relaxed));
@@ -81,7 +82,7 @@ impl Client {
         let shared = &self.shared;
         let proves = shared.sender.transport.proves_hosts();
         let candidates = shared.settings.candidates(&node.name, proves);
-        // An entry that has not told its name yet may be this node.
+        // An entry that has not reported its name yet may be this node.
         let entries = &shared.directory.entries;
         let all_named = || entries.iter().all(|entry| entry.named.load(Ordering::Relaxed));
         if candidates.is_empty() && all_named() {

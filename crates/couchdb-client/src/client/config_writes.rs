@@ -4,11 +4,12 @@ use super::Client;
 use crate::{Error, Route};
 
 impl Client {
-    /// Sets a value of `node`'s configuration until the node restarts, or reads its files
-    /// again. Its files do not change. Sending it twice has the same effect as once.
+    /// Sets a value of `node`'s configuration until the node restarts or reads its files again. The
+    /// files do not change. Sending it twice has the same effect as once.
     ///
     /// # Errors
-    /// As [`Error`] says.
+    ///
+    /// See [`Error`].
     pub async fn set_config(
         &self,
         node: &str,
@@ -21,11 +22,12 @@ impl Client {
         self.get::<String>(route).await.map(drop)
     }
 
-    /// Puts a value of `node`'s configuration back to what the node's files say, which may
-    /// be nothing. A value that somebody else had set until the restart is lost.
+    /// Resets a value of `node`'s configuration to the value in the node's files, which may be
+    /// absent. A value that somebody else had set until the restart is lost.
     ///
     /// # Errors
-    /// As [`Error`] says.
+    ///
+    /// See [`Error`].
     pub async fn reset_config(&self, node: &str, section: &str, key: &str) -> Result<(), Error> {
         let route = Route::ResetConfig { node, section, key };
         match self.get::<String>(route).await {

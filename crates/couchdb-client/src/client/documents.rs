@@ -60,10 +60,11 @@ impl Client {
         Ok(wire::Leaf::of(&rows.0).unwrap_or_default())
     }
 
-    /// The `_local` documents of this copy, up to `most`, and whether these are all.
+    /// The `_local` documents of this copy, up to `most`, and whether these are all of them.
     ///
     /// # Errors
-    /// As [`Error`] says.
+    ///
+    /// See [`Error`].
     pub async fn local_docs(
         &self,
         node: &str,
@@ -85,10 +86,12 @@ impl Client {
         }
     }
 
-    /// Replications of the cluster: those that documents of `_replicator` describe, and those that run or wait; up to `limit` of each.
+    /// Replications of the cluster: those described by documents of `_replicator`, and those that run or wait; up to
+    /// `limit` of each.
     ///
     /// # Errors
-    /// As [`Error`] says.
+    ///
+    /// See [`Error`].
     pub async fn replications(&self, limit: usize) -> Result<Vec<wire::Replication>, Error> {
         let mut all = Vec::new();
         for of_documents in [true, false] {
@@ -99,19 +102,22 @@ impl Client {
         Ok(all)
     }
 
-    /// When the changes of a database came; `None` where CouchDB does not know, before 3.6.
+    /// When the changes of a database were made. `None` if CouchDB does not record that, as before
+    /// 3.6.
     ///
     /// # Errors
-    /// As [`Error`] says.
+    ///
+    /// See [`Error`].
     pub async fn time_seq(&self, db: &str) -> Result<Option<wire::TimeSeq>, Error> {
         or_missing(self.get(Route::TimeSeq { db }).await)
     }
 
-    /// How long CouchDB keeps deleted documents of a database; `None` where it always does, before
-    /// 3.6.
+    /// How long CouchDB keeps deleted documents of a database. `None` if it always keeps them, as
+    /// before 3.6.
     ///
     /// # Errors
-    /// As [`Error`] says.
+    ///
+    /// See [`Error`].
     pub async fn auto_purge(&self, db: &str) -> Result<Option<wire::AutoPurge>, Error> {
         or_missing(self.get(Route::AutoPurge { db }).await)
     }

@@ -1,6 +1,6 @@
 //! Feeds: answers that arrive bit by bit, or after a long wait.
 //!
-//! They pass the auth gate as all requests do, but do not count as requests in flight: one feed
+//! They pass the auth gate like all requests, but do not count as requests in flight: one feed
 //! stays open for as long as the process runs.
 
 use super::{Client, ServerChoice, reads::check_db_names};
@@ -26,7 +26,7 @@ const MAX_MISSED_HEARTBEATS: u32 = 3;
 /// How much longer than requested a long poll may take.
 const LONG_POLL_SLACK: Duration = Duration::from_secs(10);
 
-/// The most rows of one answer.
+/// Maximum number of rows in one answer.
 const MAX_ROWS: usize = 1_000;
 
 /// The open, continuous feed of database events.
@@ -36,7 +36,7 @@ pub struct Updates {
     lines: Lines,
     silence: Duration,
     asked: Arc<RequestInfo>,
-    /// What is wrong with the line after those that were returned.
+    /// What is wrong with the line after the returned ones.
     bad: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl Updates {
         }
     }
 
-    /// The whole lines that have arrived, up to the first that makes no sense.
+    /// The complete lines that have arrived, up to the first invalid one.
     fn read(&mut self) -> Vec<wire::UpdateLine> {
         let mut read = Vec::new();
         while self.bad.is_none() {
@@ -165,7 +165,7 @@ impl Client {
             .map_err(|detail| Error::Malformed { asked, detail })
     }
 
-    /// The body of a feed. Skips an entry that refuses a login which others accept.
+    /// The body of a feed. Skips an entry that refuses a login that others accept.
     async fn open_feed(
         &self,
         route: Route<'_>,
@@ -206,7 +206,7 @@ fn has_seq(read: &wire::MapChanges) -> Result<(), String> {
     }
 }
 
-/// Checks that changes of the map have a sequence, are no more than requested, and name possible
+/// Checks that changes of the map have a sequence, are no more than requested, and name valid
 /// databases.
 fn is_answer(read: &wire::MapChanges) -> Result<(), String> {
     has_seq(read)?;

@@ -1,7 +1,7 @@
 //! Sends a second request in parallel to another server while the first server is silent.
 //!
-//! Only for requests that every server can answer itself: one entry that hangs then delays nobody
-//! until the client knows that it hangs.
+//! Only for requests that every server can answer itself. An entry that hangs then delays no
+//! request, even before the client knows that it hangs.
 
 use super::Client;
 use crate::{
@@ -14,8 +14,8 @@ use std::{pin::pin, sync::Arc};
 use tokio::time::timeout;
 
 impl Client {
-    /// Sends a request to a server and, while that is silent for too long, to another one that was
-    /// not `tried`. Returns which of them answered, and what.
+    /// Sends a request to a server and, if that server is silent for too long, to another one that
+    /// was not `tried`. Returns which of them answered, and the answer.
     pub(super) async fn attempt_hedged(
         &self,
         route: Route<'_>,

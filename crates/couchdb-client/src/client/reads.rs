@@ -14,8 +14,8 @@ use std::time::Duration;
 /// Design documents per page; halved if a page is too large.
 const DESIGN_PAGE: usize = 200;
 
-/// The limits of all pages of the shard map: four times the largest cluster that this client was measured
-/// with, which takes a gibibyte.
+/// The limits for all pages of the shard map together: four times the largest cluster that this client
+/// was measured with, which takes a gibibyte.
 const MAP_LIMITS: PageLimits = PageLimits { rows: 2_000_000, weight: 1 << 30 };
 
 /// The limits of all pages of database names.
@@ -73,10 +73,11 @@ impl Client {
         Ok(())
     }
 
-    /// Who the login is: `/_session`.
+    /// The user that the login belongs to: `/_session`.
     ///
     /// # Errors
-    /// As [`Error`] says.
+    ///
+    /// See [`Error`].
     pub async fn session(&self) -> Result<wire::Session, Error> {
         self.get(Route::Session).await
     }
@@ -165,7 +166,7 @@ impl Client {
         from: Option<&Paging>,
         limit: usize,
     ) -> Result<MapPage, Error> {
-        // One more than wanted, because the first may be `after` itself. Skipping one by number
+        // One more than needed, because the first may be `after` itself. Skipping one by number
         // would lose a database if `after` has just been deleted.
         let requested = limit.saturating_add(1);
         let after = from.and_then(|from| from.after.as_deref());
@@ -187,7 +188,7 @@ impl Client {
         Ok(MapPage { docs: docs.filter_map(|row| row.doc).collect(), next })
     }
 
-    /// One page of a list that goes on after `from`, and the position of the next.
+    /// One page of a list that continues after `from`, and the position of the next page.
     async fn page<T: DeserializeOwned + Send + 'static>(
         &self,
         route: Route<'_>,
@@ -262,7 +263,7 @@ impl Client {
         from: Option<&Paging>,
         limit: usize,
     ) -> Result<(Vec<String>, Option<Paging>), Error> {
-        // One more than wanted, as for the shard map.
+        // One more than needed, as for the shard map.
         let requested = limit.saturating_add(1);
         let after = from.and_then(|from| from.after.as_deref());
         let route = Route::AllDbs { from: after, limit: requested };
@@ -361,7 +362,7 @@ impl Client {
         self.get(Route::ViewInfo { db, ddoc }).await
     }
 
-    /// Whether a node that did not answer does so again. Its own address, if known, is asked even
+    /// Whether a node that did not answer answers again. Its own address, if known, is asked even
     /// while requests to it are held back.
     pub async fn answers_again(&self, node: &str) -> bool {
         let own = self.shared.directory.known(node).and_then(|node| node.own.load_full());
@@ -381,7 +382,7 @@ impl Client {
     pub async fn smoosh_status(&self, node: &str) -> Result<Option<wire::SmooshStatus>, Error> {
         match self.get_own(Route::SmooshStatus, node).await {
             Ok(status) => Ok(Some(status)),
-            // Before 3.4 the words are taken for a database's name, which is refused.
+            // Before 3.4 CouchDB takes `_smoosh` for a database's name and refuses it.
             Err(Error::NotFound { .. } | Error::Status { status: 400, .. }) => Ok(None),
             Err(error) => Err(error),
         }

@@ -10,9 +10,9 @@ use tokio::time::{Instant, timeout};
 /// (`IndexManager.java`, through `nouveau_api:jaxrs_error/2`).
 const NEVER_BUILT: &str = "Index does not exist";
 
-/// How long the client waits for a query that builds an index. Indexers start in milliseconds and
-/// go on when the client disconnects (`nouveau_index_manager`, `dreyfus_index`). A query with
-/// nothing to build, and most refusals, are answered by then.
+/// How long the client waits for a query that builds an index. Indexers start within milliseconds
+/// and continue when the client disconnects (`nouveau_index_manager`, `dreyfus_index`). A query
+/// with nothing to build, and most refusals, are answered by then.
 const STARTED_WITHIN: Duration = Duration::from_secs(2);
 
 impl Client {

@@ -5,7 +5,7 @@ use super::{Client, ServerChoice, turn_about};
 use crate::{Error, RequestInfo, Route, directory::Call, observer::status_label, sender::Answer};
 use std::sync::Arc;
 
-/// CouchDB's status for a request that it works on, or already did.
+/// CouchDB's status for a request that it is processing or has processed.
 const ACCEPTED: u16 = 202;
 
 /// CouchDB's status for an answered query, and for a deletion that a majority of copies has.
@@ -21,7 +21,7 @@ pub enum WriteOutcome {
     Accepted,
     /// CouchDB refused it.
     Refused(Error),
-    /// It was not sent, or to a node that is down.
+    /// It was not sent, or it was sent to a node that is down.
     NotSent(Error),
     /// It may have arrived.
     Unknown(Error),

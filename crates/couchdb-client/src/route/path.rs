@@ -1,4 +1,4 @@
-//! A path that carries names as percent-encoded segments, or refuses them.
+//! A path that carries names as percent-encoded segments, or rejects them.
 
 use couchdb_names::encode_part;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ pub enum Unaddressable {
     Segment {
         /// The segment.
         segment: String,
-        /// The name it is part of.
+        /// The name that the segment is part of.
         whole: String,
     },
     /// A design document's id does not begin with `_design/`.
@@ -48,7 +48,7 @@ impl Unaddressable {
 pub(super) struct Path(String);
 
 impl Path {
-    /// A path without a name in it.
+    /// A path that contains no name.
     pub(super) fn of(text: &'static str) -> Self {
         Self(text.to_owned())
     }
@@ -73,7 +73,7 @@ impl Path {
         Ok(path)
     }
 
-    /// Adds `segment`, which is or is part of the name `whole`.
+    /// Adds `segment`, which is (part of) the name `whole`.
     fn push(&mut self, segment: &str, whole: &str) -> Result<(), Unaddressable> {
         if matches!(segment, "" | "." | "..") {
             return Err(Unaddressable::Segment {
@@ -92,7 +92,7 @@ impl Path {
         Ok(self)
     }
 
-    /// Adds segments without a name in them.
+    /// Adds segments that contain no name.
     pub(super) fn fixed(mut self, text: &'static str) -> Self {
         self.0.push_str(text);
         self
@@ -126,7 +126,7 @@ impl Path {
         self.encoded(text)
     }
 
-    /// Adds a text to the value that a query ends with.
+    /// Appends a text to the last value of the query.
     pub(super) fn encoded(mut self, text: &str) -> Self {
         self.0.extend(encode_part(text));
         self
@@ -138,7 +138,7 @@ impl Path {
         self.rows(from, limit)
     }
 
-    /// Adds paging behind a `?` or `&`; `from` goes as a JSON string, as CouchDB wants keys.
+    /// Adds paging after a `?` or `&`; `from` is sent as a JSON string, as CouchDB expects keys.
     pub(super) fn rows(mut self, from: Option<&str>, limit: usize) -> Self {
         // Writing to a String cannot fail.
         let _written = write!(self.0, "limit={limit}");

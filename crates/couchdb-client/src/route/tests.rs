@@ -2,7 +2,7 @@ use super::*;
 use percent_encoding::percent_decode_str;
 use proptest::prelude::*;
 
-/// One route of every kind, with these names in it.
+/// One route of every kind, with these names.
 fn routes<'a>(node: &'a str, db: &'a str, ddoc: &'a str) -> Vec<Route<'a>> {
     vec![
         Route::Welcome,
@@ -149,12 +149,12 @@ fn refuses_dots_and_empty_names() {
             (Route::ViewInfo { db: "app", ddoc: &ddoc }, &ddoc),
             (Route::ShardViewInfo { node: "n", shard: "s", ddoc: &ddoc }, &ddoc),
             (Route::Config { node: "n", section: Some(name) }, name),
-            // If dot segments were resolved, these would compact a whole database.
+            // If dot segments were resolved, these routes would compact a whole database.
             (Route::NodeCompact { node: "n", shard: name }, name),
             (Route::NodeCompactView { node: "n", shard: "s", ddoc: &ddoc }, &ddoc),
             (Route::CompactView { db: "app", ddoc: &ddoc }, &ddoc),
             (Route::ViewCleanup { db: name }, name),
-            // These would save over, or delete, a database.
+            // These routes would overwrite or delete a database.
             (Route::PutDesign { db: "app", ddoc: &ddoc, body: "{}" }, &ddoc),
             (Route::DeleteDesign { db: "app", ddoc: &ddoc, rev: "1-a" }, &ddoc),
             (Route::BuildView { db: "app", ddoc: "_design/x", view: name }, name),

@@ -23,10 +23,11 @@ impl Sender {
         }
     }
 
-    /// Asks `server` what it is. No login, cookie or password goes with it.
+    /// Asks `server` what it is. Sends no login, cookie or password.
     ///
     /// # Errors
-    /// When no answer tells: no connection, no trust, a timeout, a redirect, a server error.
+    ///
+    /// If no answer shows it: no connection, no trust, a timeout, a redirect, or a server error.
     pub(crate) async fn greeting(&self, server: &Arc<Server>) -> Result<Greeting, Error> {
         let (route, destination) = (Route::Welcome, Destination::direct(Arc::clone(server)));
         let call = Call { route, path: &route.path()?, destination: &destination };

@@ -1,11 +1,10 @@
 //! Tells a server that hangs from one that is slow, long before the timeout.
 //!
 //! A server that has been silent for a while gets a cheap request. If that is not answered either,
-//! the waiting requests are given up and the breaker trips, so that one node that hangs delays a
-//! sweep by less than one timeout. If that or any other request is answered meanwhile, the client
-//! waits for the full timeout. A timeout alone is not enough: with its full length, each sweep
-//! beside a hanging node takes twice the timeout, and a shorter one gives up nodes that are only
-//! slow.
+//! the waiting requests are given up and the breaker opens, so that one node that hangs delays a
+//! sweep by less than one timeout. If that request or any other is answered, the client waits for
+//! the full timeout. A timeout alone is not enough: with its full length, each sweep with a hanging
+//! node takes twice the timeout, and a shorter one gives up nodes that are only slow.
 
 use super::{Sender, late, outgoing};
 use crate::{
@@ -21,12 +20,12 @@ use std::{pin::Pin, time::Duration};
 use tokio::time::{Instant, error::Elapsed, sleep_until, timeout, timeout_at};
 
 impl Sender {
-    /// How long silence is normal.
+    /// How long a server may be silent before it gets a cheap request.
     pub(crate) fn silence_threshold(&self) -> Duration {
         self.timeout / 10
     }
 
-    /// How long a cheap request may take: long, because an overloaded server is slow with that too;
+    /// How long a cheap request may take: long, because an overloaded server answers it slowly too;
     /// less if the server hung before.
     fn probe_timeout(&self, breaker: &Breaker) -> Duration {
         if breaker.is_tripped() { self.timeout / 10 } else { self.timeout / 3 }
@@ -71,7 +70,7 @@ impl Sender {
             if let Some(probe) = hangs {
                 return probe;
             }
-            // One more password in flight might lock the account.
+            // Another password in flight might lock the account.
             if let Some(node) = &destination.forwarded_to
                 && credential.cookie().is_some()
             {

@@ -17,7 +17,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Idle connections are closed before CouchDB closes them (mochiweb: five minutes).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often the system asks whether the other end of a silent connection is still there.
+/// How often the operating system checks that the other end of a silent connection still exists.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// A pool of the size that `settings` demand.

@@ -1,9 +1,8 @@
-//! Servers that present one of the trusted certificates itself, as CouchDB's own recipe makes them
-//! do.
+//! Servers that present one of the trusted certificates itself, as in CouchDB's own instructions.
 //!
-//! `openssl req -new -x509` makes an authority's certificate, often with nothing but a common name.
-//! rustls accepts neither from a server. If `ca_file` holds that very certificate, it is accepted
-//! while it is valid, from a host of its name.
+//! `openssl req -new -x509` creates an authority's certificate, often with only a common name.
+//! rustls accepts neither from a server. If `ca_file` contains exactly this certificate, it is
+//! accepted while it is valid, from a host with its name.
 
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
@@ -18,7 +17,7 @@ use rustls::{
 };
 use std::sync::Arc;
 
-/// The usual verifier, for all that is not pinned.
+/// The usual verifier, for certificates that are not pinned.
 #[derive(Debug)]
 pub(super) struct PinnedVerifier {
     usual: Arc<WebPkiServerVerifier>,
@@ -132,7 +131,7 @@ mod tests {
     use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, date_time_ymd};
     use std::time::Duration;
 
-    /// A certificate as `openssl req -new -x509` makes it.
+    /// A certificate as created by `openssl req -new -x509`.
     fn recipe(common_name: &str, names: &[&str]) -> CertificateDer<'static> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();

@@ -62,7 +62,7 @@ fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'st
     Ok(certificates)
 }
 
-/// The given authorities and no others; without them the system's, or the built-in ones if the
+/// The given authorities and no others. Without them, the system's, or the built-in ones if the
 /// system has none.
 fn roots(
     given: Option<(&Path, &[CertificateDer<'static>])>,
@@ -89,8 +89,8 @@ fn roots(
     Ok(roots)
 }
 
-/// Whether these are only an operator's own authorities. Public ones certify everybody's hosts, so
-/// a file that holds one of them trusts as the system does.
+/// Whether these are only an operator's own authorities. Public authorities certify everybody's
+/// hosts, so a file that contains one of them gives no more trust than the system's authorities.
 fn are_own(roots: &RootCertStore) -> bool {
     let public = |key: &[u8]| {
         let mut all = webpki_roots::TLS_SERVER_ROOTS.iter();

@@ -184,13 +184,13 @@ lenient! {
         pub collator_versions: Option<Vec<String>>,
         /// Whether a compaction runs.
         pub compact_running: Option<bool>,
-        /// Whether it is being built.
+        /// Whether an indexer is building it.
         pub updater_running: Option<bool>,
         /// Whether changes wait to be synced.
         pub waiting_commit: Option<bool>,
         /// Requests that wait for its build.
         pub waiting_clients: Option<u64>,
-        /// How many sequences one copy is behind its database.
+        /// Number of sequences by which one copy is behind its database.
         pub pending_updates: Option<u64>,
         /// How many sequences the copies that responded for the cluster are behind.
         pub updates_pending: Option<UpdatesPending>,

@@ -39,20 +39,20 @@ lenient! {
     /// A checkpoint of a replicator, of CouchDB's internal replication or of a reader of purges. Each kind has other
     /// fields.
     pub struct Checkpoint {
-        /// Of a replicator: the source's sequence.
+        /// For a replicator: the source's sequence.
         pub source_last_seq: SourceSeq,
-        /// Of `PouchDB`'s replicator: the source's sequence.
+        /// For `PouchDB`'s replicator: the source's sequence.
         pub last_seq: SourceSeq,
-        /// Of a replicator: its sessions, newest first. Of internal replication: what a source has sent, newest
-        /// first, by its node.
+        /// For a replicator: its sessions, newest first. For internal replication: what each source node has
+        /// sent, newest first.
         pub history: History,
-        /// Of a reader of purges: the last purge that it has processed.
+        /// For a client that processes purges: the last purge that it has processed.
         pub purge_seq: Option<u64>,
-        /// Of a reader of purges: seconds since 1970.
+        /// For a client that processes purges: seconds since 1970.
         pub updated_on: Option<u64>,
         /// Of internal replication's reader of purges: the node.
         pub target: Option<String>,
-        /// Of a view's reader of purges: the design document.
+        /// For the purge client of a view: its design document.
         pub ddoc_id: Option<String>,
     }
 
@@ -66,11 +66,11 @@ lenient! {
     pub struct InternalSession {
         /// The UUID of the copy that sends.
         pub source_uuid: Option<String>,
-        /// Up to which of its sequences.
+        /// The last of its sequences that was sent.
         pub source_seq: Option<u64>,
         /// The node of the copy that receives.
         pub target_node: Option<String>,
-        /// When, as RFC 3339.
+        /// When it was sent, as RFC 3339.
         pub timestamp: Option<String>,
     }
 
@@ -78,9 +78,9 @@ lenient! {
     pub struct Replications {
         /// The number of all rows.
         pub total_rows: Option<u64>,
-        /// Those that documents describe.
+        /// Replications described by documents.
         pub docs: Vec<Replication>,
-        /// Those that run or wait.
+        /// Replications that run or wait.
         pub jobs: Vec<Replication>,
     }
 
@@ -100,7 +100,7 @@ lenient! {
 
     /// `/{db}/_time_seq`.
     pub struct TimeSeq {
-        /// By range and node: beginnings of times, and the changes that came then, in order.
+        /// By range and node: the starts of periods, with the number of changes in each, in order.
         pub time_seq: BTreeMap<String, BTreeMap<String, Vec<TimeBin>>>,
     }
 
@@ -111,7 +111,7 @@ lenient! {
     }
 }
 
-/// A beginning, and the number of changes that came from then on.
+/// The start of a period, and the number of changes in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeBin {
     /// RFC 3339.
@@ -134,12 +134,12 @@ impl<'de> lenient::Lenient<'de> for Option<TimeBin> {
 /// The sequence of a replication's source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SourceSeq {
-    /// None, or of another form.
+    /// Missing, or of another type.
     #[default]
     Unknown,
-    /// A number: of one file, not of a clustered database.
+    /// A number: the sequence of one file, not of a clustered database.
     Number(u64),
-    /// That of a clustered database, `123-g1AAAA…`.
+    /// The sequence of a clustered database, `123-g1AAAA…`.
     Packed(String),
 }
 
@@ -155,12 +155,12 @@ impl lenient::Lenient<'_> for SourceSeq {
 /// The history in a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum History {
-    /// None, or of another form.
+    /// Missing, or of another type.
     #[default]
     Unknown,
-    /// Of a replicator.
+    /// The history of a replicator.
     Replicator(Vec<ReplicatorSession>),
-    /// Of internal replication, by the node that sends.
+    /// The history of internal replication, by sending node.
     Internal(BTreeMap<String, Vec<InternalSession>>),
 }
 
@@ -225,7 +225,7 @@ pub(crate) struct LeafRow {
 lenient! {
     /// A leaf revision of a document.
     pub struct Leaf {
-        /// The revision and those that it was made from.
+        /// The revision and its ancestors.
         #[serde(rename = "_revisions")]
         pub revisions: Revisions,
         /// Whether it is deleted.

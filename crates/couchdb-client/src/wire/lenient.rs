@@ -1,8 +1,8 @@
 //! Lenient parsing of fields that may have any type.
 //!
 //! A field of the wrong type is unknown; it never makes the whole response an error. `serde_with`
-//! would do the same with `DefaultOnError` and `VecSkipError`, but keeps in memory what it skips:
-//! 48 MiB of `[],` in place of a number take 464 MiB.
+//! would do the same with `DefaultOnError` and `VecSkipError`, but it stores the skipped values: 48
+//! MiB of `[],` in place of a number take 464 MiB.
 
 use serde::de::{
     Deserialize, DeserializeOwned, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
@@ -175,7 +175,7 @@ impl<'de, T: Object> Lenient<'de> for Option<T> {
     }
 }
 
-/// A list without the elements of other types.
+/// A list from which elements of other types are dropped.
 impl<'de, T> Lenient<'de> for Vec<T>
 where
     Option<T>: Lenient<'de>,

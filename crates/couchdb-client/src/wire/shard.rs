@@ -35,7 +35,7 @@ lenient! {
         pub compact_running: Option<bool>,
         /// The version of the file format; 8 since 3.0.
         pub disk_format_version: Option<u64>,
-        /// The file's own UUID: each copy of a shard has another one, which a compaction keeps.
+        /// The file's own UUID. Each copy of a shard has a different one, and compactions keep it.
         pub uuid: Option<String>,
         /// The storage engine, `couch_bt_engine`.
         pub engine: Option<String>,

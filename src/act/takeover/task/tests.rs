@@ -380,7 +380,7 @@ async fn a_process_killed_at_any_moment_leaves_a_restorable_state() {
             let store = InMemoryTakeoverStore::default();
             let first = RunningTask::start(&cluster, store.clone(), takeover());
             first.after(5).await;
-            // From twelve changes on it dies while restoring.
+            // From twelve changes on, it is killed while restoring.
             first.stop().await;
             cluster.change(|state| state.changes_left = None);
             if by_hand {

@@ -114,7 +114,7 @@ fn a_build_ends_when_its_index_reaches_the_target_sequence() {
     let lags = lag(10, 500, 30);
     fixture.update(10, &lags, &jobs(10, None));
     fixture.0.record_start(&lags, BuildClass::Incremental, at(200));
-    // Its nodes were not polled since; then they show the build; then they do not.
+    // Its nodes have not been polled since; then they show the build; then they no longer do.
     assert_eq!(fixture.update(201, &lags, &jobs(199, None)), HistoryChanges::default());
     assert_eq!(fixture.update(206, &lags, &jobs(206, Some(206))), HistoryChanges::default());
     assert_eq!(fixture.update(300, &lags, &jobs(300, None)), needs_reread());

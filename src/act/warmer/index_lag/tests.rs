@@ -50,7 +50,7 @@ fn search_lag_is_bounded_by_the_copies() {
         (seqs(100, 100, 80, 80), 150, 30, false),
         (seqs(100, 100, 80, 80), 180, 0, false),
         (seqs(100, 100, 80, 80), 0, 180, false),
-        // One copy is 40 ahead: behind both, possibly behind one, behind none.
+        // One copy is 40 ahead: the index is behind both, possibly behind one, behind none.
         (seqs(100, 140, 80, 80), 150, 30, false),
         (seqs(100, 140, 80, 80), 180, 40, true),
         (seqs(100, 140, 80, 80), 200, 20, true),

@@ -25,7 +25,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let untaken = waste.saturating_sub(queued_bytes);
     let share = untaken as f64 / all.max(1) as f64;
     let settings = situation.settings();
-    // For targets that do not fit into a queue, only their number is known.
+    // Of targets that do not fit into a queue, only the number is known.
     if !is_complete
         || untaken < settings.min_bytes
         || share * 100.0 < settings.untaken_waste_percent

@@ -51,7 +51,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     });
 }
 
-/// What else is needed if views wait that recliner leaves alone; none if no such view waits.
+/// What else is needed if views wait that recliner does not compact; `None` if no such view waits.
 fn allow_whole_views(plan: &Plan) -> Option<Remedy> {
     let queues = plan.queues.iter().zip(plan.decision_counts.iter());
     let of_cluster = queues.filter(|(queue, _)| queue.node == NodeIx::CLUSTER);
@@ -65,7 +65,7 @@ fn allow_whole_views(plan: &Plan) -> Option<Remedy> {
     })
 }
 
-/// How to let recliner do it; while it enforces, single channels may still only advise.
+/// How to let recliner do it. Even in enforce mode, single channels may still be set to advise.
 fn enforce(is_enforcing: bool) -> Remedy {
     if is_enforcing {
         return "When you agree, remove mode: advise from these channels: recliner then compacts what waits in them, within limits and only while space and load allow.".into();

@@ -32,7 +32,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
 }
 
-/// The share of deleted documents; none while documents are not counted, or if there are none.
+/// The share of deleted documents; `None` while documents are not counted, or if there are none.
 fn deleted_share(db: &DbSurvey) -> Option<f64> {
     let all = db.docs.saturating_add(db.deleted_docs);
     (db.counted_shards > 0 && all > 0).then(|| db.deleted_docs as f64 / all as f64)
@@ -101,7 +101,7 @@ pub(in crate::advice) fn copy_without_deleted(name: &str) -> Vec<Remedy> {
 /// The lines that every script begins with.
 const SCRIPT: [&str; 2] = ["(set -eu", "curl() { command curl -sS -f \"$@\"; }"];
 
-/// The document in the copy that tells from where on the original has to be read again.
+/// The document in the copy that records from where the original has to be read again.
 const COPIED_SINCE: &str = "/_local/copied-since";
 
 /// Creates a database with the parameters of another, and copies its security object, its revision
@@ -140,8 +140,8 @@ fn copy_script(name: &str, into: &str) -> Remedy {
     )
 }
 
-/// Copies what was written since, with deletions: otherwise a document that was copied and deleted
-/// since would live on in the copy.
+/// Copies everything that was written since, including deletions: otherwise a document that was
+/// copied and then deleted would survive in the copy.
 fn catch_up_script(name: &str, into: &str) -> Remedy {
     let to = shell_word(&format!("/{}", encode_part(into))).into_owned();
     let lines = [
@@ -160,7 +160,7 @@ fn catch_up_script(name: &str, into: &str) -> Remedy {
     )
 }
 
-/// The request for a replication with these options, whose login the shell fills in.
+/// The request for a replication with these options; the shell fills in the login.
 fn replicate(
     name: &str,
     into: &str,

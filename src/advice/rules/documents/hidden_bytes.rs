@@ -15,11 +15,11 @@ pub(crate) const RULE: Rule = Rule {
     ..Rule::info(check)
 };
 
-/// Share of live bytes from which hidden bytes count as dead data, not as an error of the
-/// prediction, which is a few percent.
+/// Share of live bytes from which hidden bytes count as dead data rather than as the prediction's
+/// error, which is a few percent.
 const MIN_SHARE: f64 = 0.1;
 
-/// No gain of its own: these bytes are counted with all other waste.
+/// These bytes have no gain of their own: they are counted with all other waste.
 const NO_GAIN: Gain = Gain::Bytes(0);
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {

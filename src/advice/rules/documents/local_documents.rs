@@ -14,7 +14,7 @@ pub(crate) const RULE: Rule = Rule {
     ..Rule::info(check)
 };
 
-/// Share of live bytes from which `_local` documents count as what makes the file large.
+/// Share of live bytes from which `_local` documents count as the reason why the file is large.
 const MIN_SHARE: f64 = 0.1;
 
 /// Sums over the shards of one database that were read.

@@ -1,4 +1,4 @@
-//! Live bytes that are trees of revisions which nobody reads.
+//! Live bytes that are trees of old revisions that nobody reads.
 
 use crate::{
     advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
@@ -17,13 +17,13 @@ pub(crate) const RULE: Rule = Rule {
     ..Rule::info(check)
 };
 
-/// Share of live bytes from which they count as what makes the file large.
+/// Share of live bytes from which they count as the reason why the file is large.
 const MIN_SHARE: f64 = 0.2;
 
 /// The limit that is proposed: the trees that count have more revisions.
 const PROPOSED: u64 = 100;
 
-/// Sums over the shards of one database that were looked into.
+/// Sums over the shards of one database that were X-rayed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trees {
     shards: u64,

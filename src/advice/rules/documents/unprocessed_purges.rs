@@ -17,12 +17,12 @@ pub(crate) const RULE: Rule = Rule {
     ..Rule::warning(check)
 };
 
-/// What is known of the purges of a database.
+/// What is known about the purges of a database.
 #[derive(Clone, Copy, Debug, Default)]
 struct Purges {
     /// Number of purge entries that a compaction keeps in any case.
     kept_always: u64,
-    /// Bytes of the entries in all copies, as far as they are known.
+    /// Bytes of the entries in all copies where they are known.
     bytes: u64,
 }
 
@@ -51,9 +51,9 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
 }
 
-/// By range, the purges that every copy has seen. An index belongs to one copy, and which one is
-/// not always known, so it can be expected to have processed only these. A shard without purges is
-/// not recorded.
+/// By range, the purges that every copy has seen. An index belongs to one copy, but it is not
+/// always known which, so the index can be expected to have processed only these purges. A shard
+/// without purges is not recorded.
 fn purges_by_range(situation: &Situation<'_>, db: DbIx) -> BTreeMap<Range, u64> {
     let mut made = BTreeMap::new();
     for shard in situation.shards_of(db) {
@@ -71,7 +71,7 @@ fn purges_behind(made: &BTreeMap<Range, u64>, index: TargetRef<'_>) -> Option<u6
     let processed = index.facts().purge_seq.get()?;
     let view = index.view()?;
     let made = if view.exact_range {
-        // It is unknown which of the documents that share the index it was read through.
+        // It is unknown through which of the documents that share the index it was read.
         let of_design = |design: &str| {
             let hash = doc_hash(design);
             made.iter().find(|(range, _)| range.contains(hash)).map(|(_, purges)| *purges)

@@ -34,7 +34,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 
 fn finding(situation: &Situation<'_>, db: DbIx, ranges: &[(Range, &CopyDifference)]) -> Wording {
     let name = situation.db_name(db);
-    // A range whose documents differ tells more than one of which only bytes do.
+    // A range whose documents differ says more than a range in which only bytes differ.
     let worst = ranges.iter().max_by_key(|(_, it)| (it.in_documents(), missing_documents(it)));
     let (range, difference) = *worst.unwrap_or(&ranges[0]);
     let others = match ranges.len() as u64 - 1 {

@@ -131,8 +131,8 @@ fn holders<'a>(situation: &Situation<'a>, orphans: &[TargetRef<'a>]) -> Holders<
     holders
 }
 
-/// Remedies for files of a database that is in no shard map, or whose ranges have these holders
-/// elsewhere.
+/// Remedies for files of a database that is in no shard map, or whose ranges these other nodes
+/// hold.
 fn set_aside(
     situation: &Situation<'_>,
     targets: &[TargetRef<'_>],
@@ -182,8 +182,8 @@ fn set_aside(
     remedy
 }
 
-/// Shell lines that verify that nothing needs a node's files, and then rename them so that CouchDB
-/// does not open them.
+/// Shell lines that verify that nothing needs a node's files, and then rename the files so that
+/// CouchDB does not open them.
 fn set_aside_script(
     situation: &Situation<'_>,
     files: &[TargetRef<'_>],
@@ -237,8 +237,8 @@ fn set_aside_script(
     lines.join("\n")
 }
 
-/// The rest of a loop over the members' shard maps, which must not place files on their node, and a
-/// comparison with each copy elsewhere.
+/// The rest of a loop over the members' shard maps, which must not place files on their node,
+/// followed by a comparison with each copy elsewhere.
 fn placed_elsewhere(
     files: &[TargetRef<'_>],
     holders: &Holders<'_>,

@@ -65,7 +65,7 @@ struct TightestLimit {
     freed_per_day: f64,
 }
 
-/// The limit that allows least; none if a limit stops everything, or if clusters share one, because each one's share
+/// The tightest limit. `None` if a limit stops everything, or if clusters share one, because each cluster's share
 /// changes with what the others need.
 fn tightest_limit(plan: &Plan, backlog: &Backlog) -> Option<TightestLimit> {
     let Limits { per_node, cluster, bytes_per_hour, duty_percent, .. } = plan.rules.limits;
@@ -137,11 +137,11 @@ fn finding(
         evidence.push(("waste_bytes_per_day", to_bytes(growth).into()));
     }
     Wording {
-        // Which limit is the tightest changes with the rate; a mute holds for all of them.
+        // Which limit is the tightest changes with the rate, so a mute covers all of them.
         subject: Subject::Setting("limits".to_owned()),
         says,
         evidence,
-        // The gain is unknown: all of it is freed either way, only later.
+        // The gain is unknown: everything is freed in either case, only later.
         remedy: vec![
             Remedy::choice(format!(
                 "Decide whether the nodes bear more compaction, raise {}, and watch the latency of requests; or accept more waste with a higher min_priority.",

@@ -1,4 +1,4 @@
-//! Nodes whose free space recliner was not told how to measure.
+//! Nodes for which no source of free space is configured.
 
 use super::super::queues::{gain_of_waste, queued, served_nodes};
 use crate::{

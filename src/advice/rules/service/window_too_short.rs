@@ -45,7 +45,7 @@ struct Late<'a> {
     count: u64,
     reclaimable: u64,
     largest: TargetRef<'a>,
-    /// How long the largest one takes.
+    /// How long the largest compaction takes.
     longest: Duration,
 }
 

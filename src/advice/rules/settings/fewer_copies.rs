@@ -21,7 +21,7 @@ const DEFAULT_COPIES: u64 = 3;
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let members = situation.snapshot().members().count() as u64;
-    // Nodes with different settings have advice of their own; here the lowest counts.
+    // Nodes with different settings have advice of their own; here the lowest value counts.
     let wanted = configs(situation).map(|config| match value(config, "cluster", "n") {
         None => Some(DEFAULT_COPIES),
         Some(text) => text.trim().parse().ok(),
@@ -88,7 +88,7 @@ mod tests {
         test_cluster::{Shard, TestCluster},
     };
 
-    /// Three nodes, of which `a` alone has this database; with this `n`.
+    /// Three nodes, where only `a` has this database, with this `n`.
     fn found(db: &'static str, n: Option<&'static str>) -> Vec<Finding> {
         let full = |node| Shard::new("full", node, 0, 1 << 20);
         let shards = [Shard::new(db, "a", 0, 1 << 20), full("a"), full("b"), full("c")];

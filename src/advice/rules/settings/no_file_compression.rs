@@ -35,7 +35,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     });
 }
 
-/// The nodes without compression and the bytes of their files, if that is worth advice.
+/// The nodes without compression and the bytes of their files, if they justify advice.
 pub(super) fn uncompressed(situation: &Situation<'_>) -> Option<(Vec<String>, u64)> {
     let nodes = nodes_with(situation, KEY, "none");
     let known = nodes.iter().filter_map(|name| Some(node(situation, name)?.0));

@@ -1,4 +1,4 @@
-//! Helpers of the rules about settings and versions: what they read of nodes, and how they name
+//! Shared by the rules about settings and versions: what they read from nodes, and how they name
 //! them.
 
 use crate::{
@@ -40,7 +40,8 @@ pub(super) fn is_taken_over(config: &NodeConfig, channel: &str) -> bool {
     value(config, MARK_SECTION, &mark_key(channel)).is_some()
 }
 
-/// How to make recliner compact in place of a smoosh channel; none if it is already set up to.
+/// How to make recliner compact in place of a smoosh channel; `None` if it is already configured
+/// to.
 pub(super) fn takeover(situation: &Situation<'_>, channel: &str) -> Option<Remedy> {
     let smoosh = &situation.inputs.remedy_settings.smoosh;
     let is_enforcing = situation.inputs.plan.rules.mode == Mode::Enforce;

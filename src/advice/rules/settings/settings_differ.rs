@@ -24,7 +24,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let places: BTreeSet<(&str, &str)> = nodes.iter().flat_map(|node| places(node)).collect();
     for (section, key) in places {
         let channel = section.strip_prefix("smoosh.").filter(|_| key == "concurrency");
-        // Another rule is about channels that are stopped.
+        // Stopped channels are the subject of another rule.
         let is_stopped = |node: &&NodeConfig| value(node, section, key).is_some_and(|it| it == "0");
         if channel.is_some_and(|channel| nodes.iter().any(|it| is_taken_over(it, channel)))
             || channel.is_some() && nodes.iter().any(is_stopped)
@@ -56,7 +56,7 @@ const DEFAULTS: [((&str, &str), &str); 6] = [
     (("disk_monitor", "enable"), "false"),
 ];
 
-/// Whether a value equals what the node would use without it.
+/// Whether a value equals the one that the node would use by default.
 fn is_default(node: &NodeConfig, (section, key): (&str, &str), value: &str) -> bool {
     if let Some((_, default)) = DEFAULTS.iter().find(|(place, _)| *place == (section, key)) {
         return value.trim() == *default;

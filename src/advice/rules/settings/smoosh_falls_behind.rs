@@ -103,7 +103,7 @@ fn finding(channel: String, nodes: &[Behind], bytes: u64, takeover: Option<Remed
             ("reclaimable_bytes", bytes.into()),
             ("nodes", listed(&names).into()),
         ],
-        // The gain is unknown: all of it is freed either way, only later.
+        // The gain is unknown: everything is freed in either case, only later.
         remedy,
         subject: Subject::Channel(channel),
     }

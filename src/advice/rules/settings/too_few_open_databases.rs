@@ -37,7 +37,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                 ),
             )
         };
-        // Half as many again, so that the limit does not soon need another change.
+        // Fifty percent more, so that the limit does not soon need another change.
         let written = sums.written_shards + sums.written_shards / 2;
         let better = limit_with_room_for(written, servers).div_ceil(100) * 100;
         findings.offer_as(severity, Gain::Unknown, || Wording {

@@ -44,7 +44,8 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     });
 }
 
-/// The series before another one; before the first of a new major version, the newest known series.
+/// The release series before this one; before the first of a new major version, the newest known
+/// series.
 fn previous((major, minor): (u16, u16)) -> (u16, u16) {
     minor.checked_sub(1).map_or(NEWEST_SERIES, |minor| (major, minor))
 }

@@ -25,7 +25,7 @@ pub(super) struct Move<K> {
     pub(super) to: usize,
 }
 
-/// When to stop.
+/// When to stop moving.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Goal {
     /// A node with at most this load is not relieved further.
@@ -34,7 +34,7 @@ pub(super) struct Goal {
     pub(super) min_load: u64,
 }
 
-/// Finds moves, best first; `loads` are changed as if they were made. `copies` returns the copies
+/// Finds moves, best first, and updates `loads` as if they were made. `copies` returns the copies
 /// on a node; `has_range` tells whether a node now has a copy of a range.
 pub(super) fn find_moves<K: Copy + PartialEq>(
     loads: &mut [u64],

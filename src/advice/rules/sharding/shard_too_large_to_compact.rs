@@ -33,7 +33,7 @@ const MAX_NAMES: usize = 8;
 /// Maximum number of split requests that are listed one by one.
 const MAX_SPLITS: usize = 8;
 
-/// How many days ahead a date is searched for.
+/// Maximum number of days ahead that are searched for a date.
 const MAX_DAYS: u64 = 3_650;
 
 /// The space of a node's fullest volume.
@@ -64,8 +64,8 @@ impl Stuck<'_> {
         self.peak_bytes.saturating_sub(self.room.limit())
     }
 
-    /// Days until not even its live data fits beside it, by its growth; none if growth is unknown
-    /// or too slow.
+    /// Days until not even the live data fits on the volume a second time, given its growth; `None`
+    /// if growth is unknown or too slow.
     fn days_until_no_split_fits(&self, situation: &Situation<'_>) -> Option<u64> {
         let growth = self.target.growth().ahead(situation.now)?;
         let room = self.room.limit() as f64;
@@ -193,7 +193,8 @@ fn freeable(situation: &Situation<'_>, usable: &UsableSpace<'_>) -> u64 {
     let (plan, snapshot) = (&situation.inputs.plan, situation.snapshot());
     let nodes = snapshot.members().filter(|(_, node)| usable.volume.nodes.contains(&node.name));
     let files = nodes.filter_map(|(ix, _)| Waste::on(snapshot, ix).wasted_bytes());
-    // What a running compaction has written is not free now, and will be part of the file that it leaves.
+    // Bytes that a running compaction has written are not free now, and will belong to the file that it
+    // leaves.
     let running = usable.volume.jobs(&plan.conditions.jobs, snapshot);
     let written = running.filter_map(|job| job.predicted_bytes.or(job.file_bytes));
     total(files.chain(written))

@@ -27,8 +27,8 @@ struct Skew {
 }
 
 impl Skew {
-    /// The skew; none if the live bytes of any range are unknown, if a range is being split, or
-    /// without siblings.
+    /// The skew; `None` if the live bytes of any range are unknown, if a range is being split, or
+    /// if there are no other ranges.
     fn of(situation: &Situation<'_>, db: DbIx) -> Option<Self> {
         let mut ranges: BTreeMap<Range, u64> = BTreeMap::new();
         for shard in situation.shards_of(db) {

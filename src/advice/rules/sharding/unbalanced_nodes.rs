@@ -16,7 +16,7 @@ pub(crate) const RULE: Rule = Rule {
     ..Rule::warning(check)
 };
 
-/// Number of shards above the mean below which the number alone does not justify a move.
+/// Excess of shards over the mean below which the number alone does not justify a move.
 const MIN_EXCESS_SHARDS: u64 = 100;
 
 /// Divisor of the excess: a move has to remove at least one fiftieth of it.

@@ -34,7 +34,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
 }
 
-/// Severity by the later of the two dates with compaction, or by that without.
+/// Severity by the later of the two dates with compaction, or else by the date without.
 fn severity_of(
     forecasts: &VolumeForecasts,
     settings: &AdviceSettings,
@@ -51,7 +51,7 @@ fn severity_of(
     uncompacted.filter(|time| *time <= settings.full_soon).map(|_| Severity::Info)
 }
 
-/// The date on which a volume is full, or how far the forecast reaches.
+/// The date on which a volume will be full, or how far the forecast reaches.
 fn word(forecast: &Forecast) -> String {
     let beyond = || format!("not within {}", format_rounded(forecast.reach()));
     forecast.full.median.map_or_else(beyond, Moment::date)
@@ -73,7 +73,7 @@ fn dates_in_words(forecasts: &VolumeForecasts) -> String {
     )
 }
 
-/// Bytes by which free space shrinks in a day, as a mean over the week ahead, or until it is gone.
+/// Bytes by which free space shrinks per day, averaged over the next week or until it is gone.
 fn by_day(forecast: &Forecast) -> u64 {
     let free = forecast.days.iter().map(|range| range.median);
     let week: Vec<u64> = free.take(7).take_while(|free| *free > 0).collect();

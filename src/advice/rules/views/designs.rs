@@ -64,7 +64,7 @@ pub(super) fn builds_by_design<'a>(
     }))
 }
 
-/// The database whose index a job is about.
+/// The database whose index a job builds or compacts.
 fn db_of(job: &Job) -> &str {
     ShardName::split(&job.key.shard).map_or(&*job.key.shard, |shard| shard.db)
 }
@@ -76,7 +76,7 @@ pub(super) fn nodes_of(situation: &Situation<'_>, jobs: &[&Job]) -> Vec<String> 
     nodes.into_iter().collect()
 }
 
-/// Seconds that writing takes, at the measured rate of compactions or else the assumed one.
+/// Seconds that writing takes, at the measured rate of compactions or else at the assumed one.
 pub(super) fn seconds_to_write(situation: &Situation<'_>, bytes: u64) -> u64 {
     let measured = situation.inputs.plan.conditions.constraints.measured_rate();
     let rate = measured.unwrap_or(ASSUMED_RATE);

@@ -14,7 +14,7 @@ pub(crate) const RULE: Rule = Rule {
     ..Rule::info(check)
 };
 
-/// An index all of whose views are in another one.
+/// An index whose views are all in another one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Duplicate<'a> {
     pub(crate) index: TargetRef<'a>,
@@ -22,12 +22,12 @@ pub(crate) struct Duplicate<'a> {
     bytes: u64,
 }
 
-/// The duplicates among the indexes of a database, as far as their functions and sizes are known.
+/// The duplicates among the indexes of a database whose functions and sizes are known.
 pub(crate) fn duplicates<'a>(indexes: impl Iterator<Item = TargetRef<'a>>) -> Vec<Duplicate<'a>> {
     let known = indexes.filter(|index| !functions(*index).is_empty());
     let mut known: Vec<(u64, TargetRef<'_>)> =
         known.filter_map(|index| Some((index.file_bytes()?, index))).collect();
-    // The smaller one of two is the duplicate.
+    // The smaller of the two is the duplicate.
     known.sort_unstable_by_key(|(bytes, index)| (functions(*index).len(), *bytes, index.ix()));
     let mut found = Vec::new();
     for (at, &(bytes, index)) in known.iter().enumerate() {

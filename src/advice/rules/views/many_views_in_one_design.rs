@@ -1,4 +1,4 @@
-//! Design documents with so many views that a change of one rebuilds much.
+//! Design documents with so many views that changing one rebuilds much.
 
 use super::designs::{DesignName, seconds_to_write};
 use crate::{

@@ -20,7 +20,7 @@ pub(crate) const RULE: Rule = Rule {
 /// The begin of the name under which a design document is set aside.
 const KEPT: &str = "_design/recliner-kept-";
 
-/// Days for which a design document stays set aside.
+/// Days for which a design document remains set aside.
 const KEPT_DAYS: u32 = 7;
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -53,7 +53,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
 }
 
-/// How often clients asked for what was set aside since then.
+/// Number of client requests, since then, for what was set aside.
 fn refused(reads: &Reads, name: &DesignName, since: Day) -> u64 {
     let original = format!("_design/{}", name.design.strip_prefix(KEPT).unwrap_or_default());
     reads.refused(&name.db, &original, since)
@@ -167,7 +167,7 @@ impl KeptName {
         is_plain.then(|| Self { db, name: name.to_owned() })
     }
 
-    /// Lines that define `ask`, the addresses of the document and of its copy, and a function that returns a revision.
+    /// Lines that define `ask`, the URLs of the document and of its copy, and a function that returns a revision.
     fn lines(&self) -> String {
         let (ask, db, name) = (Remedy::ASK, shell_word(&self.db), &self.name);
         format!(

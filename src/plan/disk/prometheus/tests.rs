@@ -163,7 +163,8 @@ fn sample_age_is_the_larger_of_two_estimates() {
         (1_000_000.0, 10, 1_000_010, 1_000_000),
         // The sample's timestamp makes it older than its age does.
         (999_900.0, 10, 1_000_010, 999_900),
-        // Prometheus's clock is ahead of the local one: the age by its clock counts.
+        // Prometheus's clock is ahead of the local one, so the age is computed by Prometheus's
+        // clock.
         (2_000_000.0, 10, 1_000_010, 1_000_000),
         (-5.0, 0, 1_000_010, 0),
     ] {

@@ -11,8 +11,8 @@ fn pressure() -> Pressure {
     Pressure { hold_at_most: Duration::from_secs(100), ..Pressure::default() }
 }
 
-/// Lines: a reading of the run queue every ten seconds, and since when it holds the gate, if it
-/// does.
+/// Lines: a reading of the run queue every ten seconds, and the time since when the gate is held,
+/// if it is.
 #[test]
 fn gate_closes_above_high_mark_and_opens_at_low_mark() {
     type Line = (Option<f64>, Option<u64>);

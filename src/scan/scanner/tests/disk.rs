@@ -328,7 +328,7 @@ fn parts_make_cluster_sum_exact_while_sidecar_answers() {
         let node = NodeIx::from_usize(at).unwrap();
         snapshot.totals().sums_of(node, TargetKind::View).file_bytes.get()
     };
-    // The cluster's sum counts all copies of its views; the node's sum counts its files, one of
+    // The cluster's sum counts all copies of its views. The node's sum counts its files, one of
     // which belongs to no known view.
     assert_eq!((total(&snapshot, 0), total(&snapshot, 1)), (Some(450.0), Some(407.0)));
 

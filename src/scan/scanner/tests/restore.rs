@@ -81,7 +81,7 @@ fn restored_nodes_are_down_if_nobody_answers() {
     for (source, expected) in [
         (Nobody("connect", false), [Some(false), Some(false)]),
         (Nobody("timeout", true), [Some(false), Some(true)]),
-        // Nothing was sent: whether they are up is not known.
+        // Nothing was sent, so it is unknown whether they are up.
         (Nobody("login", false), [None, None]),
     ] {
         let case = format!("{source:?}");

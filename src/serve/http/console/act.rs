@@ -129,7 +129,7 @@ pub(super) async fn ask(
     }
 }
 
-/// What a run would compact, by force if nothing else starts it, and why it would be refused.
+/// What a run would compact, by force if that is the only way, and why it would be refused.
 async fn run_if_ordered(
     state: &AppState,
     order: &RunOrder,
@@ -139,7 +139,7 @@ async fn run_if_ordered(
         admin::known_scope(&plan, &scope)?;
         let mut run = Run::beginning(scope, force, String::new(), plan.planned_at);
         let (mut line, mut refused) = RunLine::if_ordered(&plan, &run);
-        // Whoever confirms may force what no channel takes.
+        // The user who confirms may force targets that no channel takes.
         if refused.is_some() && matches!(run.scope, RunScope::Database(_)) {
             run.force = true;
             let (forced, why_not) = RunLine::if_ordered(&plan, &run);

@@ -38,9 +38,9 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The minimum time between two renderings of a page.
 const PACE: Duration = Duration::from_secs(1);
 
-/// Pause after a rendering, as a multiple of its duration, for each open page: together, the pages
-/// use a twentieth of a core, unless `MAX_REST` cuts a pause short, so that a page follows changes
-/// also while many are open.
+/// Pause after a render, as a multiple of its duration, for each open page: all pages together use
+/// a twentieth of a core. `MAX_REST` limits the pause, so that a page follows changes even while
+/// many are open.
 const REST: u32 = 20;
 const MAX_REST: Duration = Duration::from_secs(10);
 
@@ -50,7 +50,7 @@ const DISTINCT: usize = 64;
 /// A stream without events sends a comment this often, so that a closed connection is noticed.
 const BEAT: Duration = Duration::from_secs(15);
 
-/// How long a stream lasts before the page opens another one, which checks the login again; shorter
+/// How long a stream lasts before the page opens another one, which checks the login again. Shorter
 /// than the maximum duration of a response.
 const LIFETIME: Duration = Duration::from_secs(300);
 
@@ -70,7 +70,7 @@ struct RenderedPart {
     html: String,
 }
 
-/// The pages that are open.
+/// The open pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LivePages(Arc<Mutex<OpenPages>>);
 
@@ -290,7 +290,7 @@ impl Reader {
         }
     }
 
-    /// The parts that this reader does not have yet, as an event.
+    /// The parts that changed since this reader's last event, as an event.
     fn changed_parts(&mut self, newest: &Rendered) -> Option<String> {
         if let Some(says) = &newest.problem {
             // All parts are sent again once the page works again.

@@ -1,4 +1,4 @@
-//! Lists that do not end, and pages that do not go on.
+//! Lists that do not end, and pages that do not advance.
 
 use super::fake::{Cluster, Seen, connect, json, paths, settings, timed};
 use crate::ErrorKind;

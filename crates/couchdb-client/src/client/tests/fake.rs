@@ -24,7 +24,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub(super) const NODES: [&str; 3] = ["couchdb@a", "couchdb@b", "couchdb@c"];
 
-/// One request as it arrived.
+/// One request as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) host: String,
@@ -46,7 +46,7 @@ pub(super) type Rule = Arc<dyn Fn(&Seen) -> Option<Response> + Send + Sync>;
 pub(super) struct Cluster {
     /// The right password of each server, by node.
     pub(super) passwords: watch::Sender<[&'static str; 3]>,
-    /// Each server's secret, by which it recognises its sessions; `None` if it recognises none.
+    /// Each server's secret, with which it recognises its sessions; `None` if it recognises none.
     pub(super) sessions: watch::Sender<[Option<&'static str>; 3]>,
     log: mpsc::Sender<Seen>,
     rule: Rule,
@@ -100,8 +100,8 @@ impl Cluster {
         })
     }
 
-    /// How a node answers a login: the body of the refusal if the password is wrong, else whether
-    /// it knows the user.
+    /// How a node answers a login: the body of the refusal if the password is wrong, otherwise
+    /// whether it knows the user.
     fn login(&self, node: &str, seen: &Seen) -> Result<bool, &'static str> {
         let at = NODES.iter().position(|name| *name == node).unwrap_or_default();
         let right = seen.password.as_deref() == Some(self.passwords.borrow()[at]);

@@ -11,8 +11,7 @@ use std::{
 
 const A: &str = "http://a:5984";
 
-/// The error of reading one shard when the server gives this answer, and how many requests were
-/// sent.
+/// The error of reading one shard if the server gives this answer, and how many requests were sent.
 async fn read(answer: fn() -> Response) -> (Error, usize) {
     let (cluster, mut seen) = Cluster::new(move |seen| seen.path.ends_with("/shard").then(answer));
     let client = connect(&cluster, settings(&[A]));

@@ -46,7 +46,7 @@ async fn design_document_reads_keep_the_pace_of_cold_nodes() {
         });
         timed(join_all(reads))
     };
-    // Two copies on one node and one on another: the turns of both nodes pass in parallel.
+    // Two copies on one node and one on another: both nodes' requests are paced in parallel.
     let (_, took) = read(&["couchdb@a", "couchdb@b", "couchdb@a"]).await;
     assert!((4.8..5.6).contains(&took.as_secs_f64()), "{took:?}");
     let (_, took) = read(&[]).await;

@@ -226,7 +226,8 @@ async fn password_from_a_pipe_is_read_once() {
     let writer = std::thread::spawn(move || std::fs::write(path, "right\n"));
     assert_eq!(sixteen(&client, "couchdb@a").await, vec![Ok(Some(4096)); 16]);
     writer.join().unwrap().unwrap();
-    // The password is accepted no more, and later again: the pipe is not waited for.
+    // The password is no longer accepted, and later accepted again: the client does not wait for
+    // the pipe.
     cluster.passwords.send_replace(["fresh"; 3]);
     sixteen(&client, "couchdb@a").await;
     drain(&mut seen);

@@ -1,4 +1,4 @@
-//! How often a password is sent when answers make no sense: at most one login per server in ten
+//! How often a password is sent when answers are invalid: at most one login per server in ten
 //! seconds, whatever the answers.
 
 use super::fake::{BAD_LOGIN, Cluster, NOT_ADMIN, Seen, connect, json, settings};
@@ -47,7 +47,7 @@ async fn passwords(
     let (cluster, _seen) = Cluster::new(move |seen| {
         if seen.password.is_some() && seen.secret.is_none() {
             let login = seen.login || seen.path.ends_with("/_session");
-            // A node that is asked through another one checks the login by itself.
+            // A node that is asked through another one checks the login itself.
             let behind = seen.path.strip_prefix("/_node/").filter(|_| login);
             let host = behind.map_or(&*seen.host, |path| path.trim_end_matches("/_session"));
             let (host, post) = (host.to_owned(), seen.login);

@@ -1,4 +1,5 @@
-//! Sessions: begun once per server, renewed, and replaced by the password where there are none.
+//! Sessions: begun once per server, renewed, and replaced by the password on servers without
+//! sessions.
 
 use super::fake::{Cluster, Running, Seen, connect, drain, json, settings, timed};
 use crate::{Cache, ErrorKind};

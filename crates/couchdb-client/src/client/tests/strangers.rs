@@ -145,7 +145,7 @@ async fn guessed_address_gets_no_connection_over_http() {
     assert_eq!(count.load(Ordering::SeqCst), 0);
 }
 
-/// An entry over TLS, and a second server at the address that a node's name leads to.
+/// An entry over TLS, and a second server at the address derived from a node's name.
 struct OverTls {
     ours: Authority,
     _dir: tempfile::TempDir,
