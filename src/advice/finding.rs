@@ -131,12 +131,16 @@ impl Gain {
 /// The numbers of a finding, by name; a name ends with its unit.
 pub type Evidence = Vec<(&'static str, serde_json::Value)>;
 
+/// One finding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
+    /// How much it matters.
     pub severity: Severity,
+    /// What it is about.
     pub subject: Subject,
     /// One plain sentence that contains the numbers.
     pub says: String,
+    /// The numbers behind it.
     pub evidence: Evidence,
     /// The benefit of following the advice.
     pub gain: Gain,
@@ -147,9 +151,11 @@ pub struct Finding {
 /// A finding's texts. Severity and gain are given separately when the finding is offered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wording {
+    /// What the finding is about.
     pub subject: Subject,
     /// One plain sentence that contains the numbers.
     pub says: String,
+    /// The numbers behind it.
     pub evidence: Evidence,
     /// What to do, in this order unless the remedies say that they are a choice.
     pub remedy: Vec<Remedy>,

@@ -66,8 +66,10 @@ impl PresentDesign {
     }
 }
 
+/// The document to deploy, and the cluster as it is.
 #[derive(Clone, Copy, Debug)]
 pub struct PreflightInputs<'a> {
+    /// The cluster as it is.
     pub plan: &'a Plan,
     /// The database.
     pub db: DbIx,

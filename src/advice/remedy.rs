@@ -20,8 +20,10 @@ pub enum RemedyKind {
     Choice,
 }
 
+/// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
+    /// What kind it is.
     pub kind: RemedyKind,
     /// What it does, or what has to be decided, in a few words.
     pub says: String,

@@ -5,7 +5,9 @@ use super::{Findings, Severity, Situation};
 /// Rules about one subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Family {
+    /// Its title in the book.
     pub title: &'static str,
+    /// Its rules.
     pub rules: &'static [Rule],
 }
 

@@ -88,6 +88,7 @@ impl AdviceHandle {
     }
 }
 
+/// What the task watches.
 #[derive(Clone, Debug)]
 pub struct AdviceSources {
     /// The plan.

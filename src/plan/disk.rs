@@ -34,6 +34,7 @@ pub struct VolumeSpace {
     pub measured_at: Moment,
 }
 
+/// One volume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Volume {
     /// The volume's name in metrics: unique, from the configuration.

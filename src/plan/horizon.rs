@@ -26,6 +26,7 @@ const CHEAP_BUDGET_SHARE: f64 = 0.5;
 /// The volume that shortens a node's horizons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScarceVolume {
+    /// Its name.
     pub name: Arc<str>,
     /// Its free share, 0 to 1.
     pub free_share: f64,

@@ -45,10 +45,13 @@ pub enum Decision {
 /// The plan published last: a snapshot, the channel of each target, and the starts.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
+    /// The facts from which the plan was made.
     pub snapshot: Arc<Snapshot>,
+    /// The channels the plan was made for.
     pub channels: Arc<Channels>,
     /// The live conditions under which the plan was made.
     pub conditions: Conditions,
+    /// The settings with which the plan was made.
     pub rules: Arc<Rules>,
     /// The time of planning.
     pub planned_at: Moment,

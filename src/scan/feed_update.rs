@@ -16,6 +16,7 @@ pub struct FeedUpdate {
 pub struct NamedDb {
     /// Name of the database.
     pub db: Box<str>,
+    /// What must be read again.
     pub stale: Stale,
 }
 

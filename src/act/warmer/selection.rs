@@ -131,6 +131,7 @@ pub enum BuildStatus {
     Starting,
     /// This process requested a build, and indexers are working on it or about to.
     Building,
+    /// It waits.
     Waiting(BuildRefusal),
 }
 
@@ -139,7 +140,9 @@ pub enum BuildStatus {
 pub struct LaggingIndex {
     /// The index.
     pub ix: TargetIx,
+    /// Its identity.
     pub id: TargetId,
+    /// Its database.
     pub db: String,
     /// Id of its first design document.
     pub design: Arc<str>,
@@ -147,7 +150,9 @@ pub struct LaggingIndex {
     pub search: Option<SearchAttributes>,
     /// The query that makes CouchDB build it; `None` if only readers' queries may build it.
     pub query: Option<IndexQuery>,
+    /// Its build class.
     pub class: BuildClass,
+    /// Its build status.
     pub status: BuildStatus,
     /// Number of sequences not indexed, over one copy of each range. For a search index, a lower
     /// bound. `None` if it is unknown whether it lags.

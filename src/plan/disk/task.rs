@@ -68,6 +68,7 @@ impl DiskSettings {
     }
 }
 
+/// One measurement of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeMeasurement {
     /// Its space.

@@ -76,6 +76,7 @@ pub struct VolumeSpec {
     pub name: Arc<str>,
     /// The nodes with files on it.
     pub nodes: Vec<Arc<str>>,
+    /// How its free space is measured.
     pub source: SpaceSource,
     /// Its size in bytes, if the configuration states it.
     pub stated_size: Option<u64>,
