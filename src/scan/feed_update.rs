@@ -1,3 +1,5 @@
+//! The events of feeds, as the scanner receives them.
+
 use wall_clock::Moment;
 
 /// The feed events since the last update.
