@@ -15,6 +15,46 @@ pub enum ChannelKind {
     Cleanup,
 }
 
+/// Why a channel takes files but never starts a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NeverStarts {
+    /// No job may run, which is CouchDB's own way to pause a channel.
+    Concurrency,
+    /// `concurrency` is not a number.
+    InvalidConcurrency,
+    /// `capacity` is not a number above 0.
+    Capacity,
+    /// `from` and `to` leave no time.
+    Window,
+    /// `min_priority` is infinity, since CouchDB 3.3.
+    InfiniteMinimum,
+}
+
+impl NeverStarts {
+    /// The cause, as a clause.
+    #[must_use]
+    pub const fn why(self) -> &'static str {
+        match self {
+            Self::Concurrency => "its concurrency is below 1",
+            Self::InvalidConcurrency => "its concurrency makes it crash",
+            Self::Capacity => "its capacity makes it crash",
+            Self::Window => "its window never opens",
+            Self::InfiniteMinimum => "its min_priority is infinity, which fails on what it takes",
+        }
+    }
+
+    /// The keys of the channel's section that cause it.
+    #[must_use]
+    pub const fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Concurrency | Self::InvalidConcurrency => &["concurrency"],
+            Self::Capacity => &["capacity"],
+            Self::Window => &["from", "to"],
+            Self::InfiniteMinimum => &["min_priority"],
+        }
+    }
+}
+
 /// How a channel ranks the files it takes, named as in CouchDB's settings.
 #[derive(strum::Display, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
@@ -63,7 +103,7 @@ pub struct SmooshChannel {
     /// Whether the channel suspends running jobs while its window is closed.
     pub strict_window: bool,
     /// Why the channel takes files but never starts a job, if this is so.
-    pub never_starts: Option<&'static str>,
+    pub never_starts: Option<NeverStarts>,
     /// Whether the channel takes only files without live bytes.
     pub only_empty_files: bool,
     /// Whether files without live bytes that reach the channel are lost: neither taken nor passed

@@ -24,7 +24,7 @@ mod rules;
 mod smoosh;
 mod term;
 
-pub use channel::{ChannelKind, Priority, SmooshChannel};
+pub use channel::{ChannelKind, NeverStarts, Priority, SmooshChannel};
 pub use clock_time::{Opening, Window};
 pub use daemon::{DaemonRule, DaemonSettings, read_daemon};
 pub use finding::{Fault, Finding, Findings, Severity};

@@ -78,7 +78,7 @@ impl LogLine {
             Self::Channels { of: ChannelChange::Contested, nodes, channels } => tracing::warn!(
                 nodes,
                 channels,
-                "both smoosh and recliner start compactions in these channels: list them under smoosh.takeover with smoosh.mode takeover, or set their mode to advise"
+                "smoosh and recliner may both start compactions in these channels: list them under smoosh.takeover with smoosh.mode takeover, or set their mode to advise"
             ),
         }
     }

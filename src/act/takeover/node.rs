@@ -205,7 +205,7 @@ impl PassResult {
     fn add_contested(&mut self, node: &str, channel: &str) {
         self.state.contested.insert(channel.to_owned());
         self.state.findings.push(format!(
-            "both smoosh and recliner start compactions in channel {channel} on {node}: list it under smoosh.takeover with smoosh.mode takeover, or set its mode to advise"
+            "smoosh and recliner may both start compactions in channel {channel} on {node}: list it under smoosh.takeover with smoosh.mode takeover, or set its mode to advise"
         ));
     }
 

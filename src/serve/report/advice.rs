@@ -258,7 +258,7 @@ fn in_words(waste: Waste, mode: Mode) -> String {
         Some(unused) => format!(" and {} in unused files", bounded(unread, 0, unused)),
     };
     let compacts = match mode {
-        Mode::Enforce => "; recliner compacts it when it is due",
+        Mode::Enforce => "; recliner compacts what is due and permitted",
         Mode::Advise => "",
     };
     let all_unread = if waste.unused_bytes().is_some() { unread } else { unmeasured };

@@ -13,7 +13,7 @@ pub(crate) fn order(channels: &[SmooshChannel], findings: &mut Findings) {
             continue;
         }
         if let Some(why) = one.never_starts {
-            findings.warn(&one.section(), None, never_starts_message(one, why, after));
+            findings.warn(&one.section(), None, never_starts_message(one, why.why(), after));
         }
         if let Some(first) = before.iter().find(|first| takes_all_of(first, one)) {
             findings.add_fault(

@@ -4,7 +4,7 @@ mod starts;
 
 use super::BrokenChannel;
 use crate::{
-    ChannelKind, NodeConfig, Opening, Priority, Rules, SmooshChannel,
+    ChannelKind, NeverStarts, NodeConfig, Opening, Priority, Rules, SmooshChannel,
     channel::section_of,
     finding::Findings,
     number::{Number, integer, number},
@@ -135,8 +135,7 @@ impl<'a> Reader<'a> {
     /// dropped.
     fn infinite_minimum(&mut self, channel: &mut SmooshChannel) {
         if channel.priority != Some(Priority::Upgrade) {
-            channel.never_starts =
-                Some("its min_priority is infinity, which fails on what it takes");
+            channel.never_starts = Some(NeverStarts::InfiniteMinimum);
             return;
         }
         channel.min_priority = 0.0;

@@ -96,16 +96,16 @@ fn unusual_values_keep_their_effect() {
         ("3.5.0", "min_changes = -5", |_| ()),
         ("3.5.0", "concurrency = 0", |channel| {
             channel.concurrency = 0;
-            channel.never_starts = Some("its concurrency is below 1");
+            channel.never_starts = Some(NeverStarts::Concurrency);
         }),
         ("3.5.0", "capacity = 0\nconcurrency = 5", |channel| {
             channel.concurrency = 0;
-            channel.never_starts = Some("its capacity makes it crash");
+            channel.never_starts = Some(NeverStarts::Capacity);
         }),
         ("3.5.0", "from = 24:00\nto = 24:01", |channel| {
             channel.concurrency = 0;
             channel.opens = Opening::Never;
-            channel.never_starts = Some("its window never opens");
+            channel.never_starts = Some(NeverStarts::Window);
         }),
         ("3.5.0", "from = noon\nto = later", |_| ()),
         ("3.5.0", "strict_window = yes", |_| ()),
@@ -113,8 +113,7 @@ fn unusual_values_keep_their_effect() {
             channel.min_priority = BEYOND;
             channel.concurrency = 0;
             channel.only_empty_files = true;
-            channel.never_starts =
-                Some("its min_priority is infinity, which fails on what it takes");
+            channel.never_starts = Some(NeverStarts::InfiniteMinimum);
         }),
         ("3.2.2", "min_priority = infinity", |channel| {
             channel.min_priority = BEYOND;

@@ -1,20 +1,23 @@
 //! Waste that nobody frees because recliner only advises.
 
-use super::super::queues::queues;
+use super::super::queues::{enforces, queued, queues};
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
+    advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording, total},
     model::{channel::Mode, settings::work::EnforceViews},
-    plan::{Plan, RefusalReason},
-    table::NodeIx,
-    text::{grouped, size::format_size_short},
+    plan::{Decision, Plan, RefusalReason},
+    table::{NodeIx, TargetRef},
+    text::{counted, grouped, size::format_size_short},
 };
 
 pub(crate) const RULE: Rule = Rule {
     code: "waste_waits",
-    finds: "Waste in targets that some channel takes, where recliner only advises.",
+    finds: "Waste in targets that some channel takes, where recliner only advises, or leaves views alone (`views.enforce`).",
     because: "In advise mode recliner starts nothing, so this waste is left to CouchDB's smoosh, if that runs. smoosh looks at a database only when it is written to, keeps its queue in memory, and knows neither free space nor load, so in a quiet cluster such waste can stay for good.",
     ..Rule::info(check)
 };
+
+/// The setting with which recliner compacts all views.
+const ALL_VIEWS: &str = "views: {enforce: all}";
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let waiting = queues(situation).filter(|(_, mode)| *mode == Mode::Advise);
@@ -23,6 +26,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         (bytes.saturating_add(queue.reclaimable_bytes), targets + count)
     });
     if bytes < situation.settings().min_bytes {
+        views_left_alone(situation, findings);
         return;
     }
     let plan = &situation.inputs.plan;
@@ -51,6 +55,35 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     });
 }
 
+/// Views that wait for nothing else in enforce mode.
+fn views_left_alone(situation: &Situation<'_>, findings: &mut Findings) {
+    let plan = &situation.inputs.plan;
+    let is_left = |target: &TargetRef<'_>| matches!(plan.decision(*target), Decision::Refused(why) if why.reason == RefusalReason::Excluded);
+    let waiting = queued(plan).filter(|(queue, _)| enforces(plan, queue));
+    let views = waiting.filter(|(queue, view)| queue.node == NodeIx::CLUSTER && is_left(view));
+    let wasted: Vec<u64> = views.filter_map(|(_, view)| view.reclaimable_bytes()).collect();
+    let bytes = total(wasted.iter().copied());
+    if plan.rules.views != EnforceViews::Q1 || bytes < situation.settings().min_bytes {
+        return;
+    }
+    findings.offer(Gain::Bytes(bytes), || Wording {
+        subject: Subject::Cluster,
+        says: format!(
+            "recliner leaves {} alone, because their databases have several ranges; compacting them would free {}.",
+            counted(wasted.len() as u64, "view index", "view indexes"),
+            format_size_short(bytes)
+        ),
+        evidence: vec![
+            ("reclaimable_bytes", bytes.into()),
+            ("targets", (wasted.len() as u64).into()),
+        ],
+        remedy: vec![Remedy::configuration(
+            "CouchDB compacts such an index on all nodes at once. If that is acceptable:",
+            ALL_VIEWS,
+        )],
+    });
+}
+
 /// What else is needed if views wait that recliner does not compact; `None` if no such view waits.
 fn allow_whole_views(plan: &Plan) -> Option<Remedy> {
     let queues = plan.queues.iter().zip(plan.decision_counts.iter());
@@ -60,7 +93,7 @@ fn allow_whole_views(plan: &Plan) -> Option<Remedy> {
     (excluded > 0 && plan.rules.views == EnforceViews::Q1).then(|| {
         Remedy::configuration(
             "Even then, views of databases with several ranges are left alone, because CouchDB compacts them on all nodes at once. If that is acceptable:",
-            "views: {enforce: all}",
+            ALL_VIEWS,
         )
     })
 }
@@ -133,6 +166,25 @@ mod tests {
         };
         assert!(views_left_alone(EnforceViews::Q1));
         assert!(!views_left_alone(EnforceViews::All));
+    }
+
+    #[test]
+    fn enforcing_names_the_views_that_it_leaves_alone() {
+        let found = |views| {
+            let shards =
+                [0, 1].map(|range| Shard::new("orders", "a", range, TENTH).with_active(TENTH));
+            let mut cluster = TestCluster::with_shards(&shards);
+            let index = Index::new("orders", "_design/by_day", 1);
+            cluster.add_index(&Index { waste: 10 * TENTH, ..index });
+            cluster.rules.mode = Mode::Enforce;
+            cluster.rules.views = views;
+            cluster.findings_of(&RULE)
+        };
+        let found_q1 = found(EnforceViews::Q1);
+        let [only] = &found_q1[..] else { panic!("{found_q1:?}") };
+        assert!(only.says.starts_with("recliner leaves 1 view index alone"), "{}", only.says);
+        assert_eq!(only.remedy[0].text.as_deref(), Some(ALL_VIEWS));
+        assert_eq!(found(EnforceViews::All), []);
     }
 
     #[test]

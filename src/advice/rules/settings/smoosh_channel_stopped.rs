@@ -9,12 +9,12 @@ use crate::{
     table::NodeIx,
     text::size::format_size_short,
 };
-use compaction_settings::read_smoosh;
+use compaction_settings::{NeverStarts, read_smoosh};
 
 pub(crate) const RULE: Rule = Rule {
     code: "smoosh_channel_stopped",
-    finds: "Channels of CouchDB's smoosh with concurrency 0 that no recliner has taken over.",
-    because: "A channel with `concurrency = 0` takes files and never starts one, and the channels after it never see them; its queue grows without any message. It is CouchDB's own way to pause a channel, often forgotten after maintenance. A recliner that takes a channel over leaves a mark in the section `[recliner]`; without it nobody is known to compact in its place. It is a warning unless this recliner enforces.",
+    finds: "Channels of CouchDB's smoosh that take files and never start a compaction, and that no recliner has taken over.",
+    because: "The channels after such a channel never see what it takes, and nothing is logged. `concurrency = 0` is CouchDB's own way to pause a channel, often forgotten after maintenance; a `capacity` below 1 makes a channel crash, and a window may never open. A recliner that takes a channel over leaves a mark in the section `[recliner]`; without it nobody is known to compact in its place. It is a warning unless this recliner enforces.",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };
@@ -22,31 +22,48 @@ pub(crate) const RULE: Rule = Rule {
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let stopped = configs(situation).flat_map(|config| {
         let channels = read_smoosh(config).channels.into_iter();
-        let stopped = channels.filter(|channel| {
-            let is_stopped = channel.concurrency == 0 && channel.never_starts.is_some();
-            is_stopped && !is_taken_over(config, &channel.name)
-        });
-        stopped.map(|channel| (channel.name, config.node.clone()))
+        let stopped = channels.filter_map(|channel| Some((channel.name, channel.never_starts?)));
+        let left = stopped.filter(|(name, _)| !is_taken_over(config, name));
+        left.map(|stopped| (stopped, config.node.clone()))
     });
     let is_enforcing = situation.inputs.plan.rules.mode == Mode::Enforce;
     let severity = if is_enforcing { Severity::Info } else { Severity::Warning };
-    for (channel, nodes) in grouped_by(stopped) {
+    for ((channel, why), nodes) in grouped_by(stopped) {
         let bytes = waiting_bytes(situation, &channel, &nodes);
         findings.offer_as(severity, Gain::Unknown, || {
             let waits = match bytes {
                 0 => String::new(),
-                bytes => format!("; {} of what it would take can be freed", format_size_short(bytes)),
+                bytes => format!(
+                    "; recliner's channel of that name would free {}",
+                    format_size_short(bytes)
+                ),
             };
-            let start = |node: &String| {
-                let says = "Start it again, with the number of compactions that it ran before:";
-                Remedy::set_config(says, node, (&format!("smoosh.{channel}"), "concurrency"), "1")
+            let section = format!("smoosh.{channel}");
+            let start = |node: &String| match why {
+                NeverStarts::Concurrency => vec![Remedy::set_config(
+                    "Start it again, with the number of compactions that it ran before:",
+                    node,
+                    (&section, "concurrency"),
+                    "1",
+                )],
+                NeverStarts::InvalidConcurrency
+                | NeverStarts::Capacity
+                | NeverStarts::Window
+                | NeverStarts::InfiniteMinimum => {
+                    let reset = |key: &&str| {
+                        let says = format!("Reset its {key} to the default:");
+                        Remedy::unset_config(says, node, (&section, key))
+                    };
+                    why.keys().iter().map(reset).collect()
+                }
             };
             let mut remedy = vec!["Ask who stopped it. If it is meant to be, because something else compacts, mute this advice.".into()];
-            remedy.extend(nodes.iter().take(MAX_COMMANDS).map(start));
+            remedy.extend(nodes.iter().take(MAX_COMMANDS).flat_map(start));
             Wording {
                 says: format!(
-                    "smoosh's channel {channel} {} starts nothing, because its concurrency is 0, and no recliner has taken it over{waits}.",
-                    on_nodes(situation, &nodes)
+                    "smoosh's channel {channel} {} starts nothing, because {}, and no recliner has taken it over{waits}.",
+                    on_nodes(situation, &nodes),
+                    why.why()
                 ),
                 evidence: vec![
                     ("nodes", nodes_in_words(&nodes).into()),
@@ -79,9 +96,13 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn cluster(concurrency: &str) -> TestCluster {
+        with_setting("concurrency", concurrency)
+    }
+
+    fn with_setting(key: &str, value: &str) -> TestCluster {
         let shard = Shard::new("orders", "a", 0, 10 * GIB).with_active(GIB);
         let mut cluster = TestCluster::with_shards(&[shard]);
-        cluster.set("a", &[("smoosh.ratio_dbs", "concurrency", concurrency)]);
+        cluster.set("a", &[("smoosh.ratio_dbs", key, value)]);
         cluster
     }
 
@@ -92,13 +113,23 @@ mod tests {
         assert_eq!(only.severity, Severity::Warning);
         assert_eq!(
             only.says,
-            "smoosh's channel ratio_dbs on a starts nothing, because its concurrency is 0, and no recliner has taken it over; 9.1 GiB of what it would take can be freed."
+            "smoosh's channel ratio_dbs on a starts nothing, because its concurrency is below 1, and no recliner has taken it over; recliner's channel of that name would free 9.1 GiB."
         );
         let command = only.remedy[1].text.as_deref().unwrap_or_default();
         assert!(
             command.ends_with("/_node/a/_config/smoosh.ratio_dbs/concurrency -d '\"1\"'"),
             "{command}"
         );
+    }
+
+    #[test]
+    fn names_the_setting_that_stops_a_channel_and_resets_it() {
+        let found = with_setting("capacity", "0").findings_of(&RULE);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert!(only.says.contains("because its capacity makes it crash"), "{}", only.says);
+        let command = only.remedy[1].text.as_deref().unwrap_or_default();
+        assert!(command.contains("-X DELETE"), "{command}");
+        assert!(command.ends_with("/_node/a/_config/smoosh.ratio_dbs/capacity"), "{command}");
     }
 
     #[test]

@@ -144,7 +144,7 @@ fn forbidden_order_is_not_sent_and_explains_why() {
     model.apply(Update::Weighed { asked: asked_for.clone(), found: Ok(vec![explained()]) });
     let shown = confirmation_text(&model);
     for part in [
-        "Not allowed: orders over HTTP are disabled; start recliner with --web.enable-admin-api",
+        "Not allowed: this order is disabled; start recliner with --web.enable-admin-api",
         "sends   POST /_node/couchdb@node-1.example/",
         "frees   15.0 GiB",
         "writes  5.0 GiB",

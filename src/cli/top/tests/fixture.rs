@@ -176,7 +176,7 @@ fn runs() -> Value {
 }
 
 pub(super) fn answers(mode: &str) -> Answers {
-    let off = "orders over HTTP are disabled; start recliner with --web.enable-admin-api";
+    let off = "this order is disabled; start recliner with --web.enable-admin-api";
     Answers {
         status: parsed(status(mode)),
         space: parsed(space()),

@@ -47,7 +47,7 @@ pub(in crate::serve::http) enum OrderRefused {
     #[error("reload and quit over HTTP are disabled; start recliner with --web.enable-lifecycle")]
     LifecycleOff,
     /// The admin API is disabled.
-    #[error("orders over HTTP are disabled; start recliner with --web.enable-admin-api")]
+    #[error("this order is disabled; start recliner with --web.enable-admin-api")]
     AdminOff,
     /// The admin API is disabled, and the request came over TCP.
     #[error(

@@ -81,10 +81,7 @@ pub(super) fn answer(operation: &str) -> Option<Value> {
 pub(super) fn error(code: u16, description: &str) -> Value {
     let (kind, error) = match code {
         400 => ("bad_data", "limit 10001 is more than 10000: read page by page with offset"),
-        403 => (
-            "forbidden",
-            "orders over HTTP are disabled; start recliner with --web.enable-admin-api",
-        ),
+        403 => ("forbidden", "this order is disabled; start recliner with --web.enable-admin-api"),
         404 => {
             ("not_found", "no database, view or shard matches \"ordrs\"; did you mean \"orders\"?")
         }

@@ -3,7 +3,7 @@
 
 use super::Reader;
 use crate::{
-    Opening, SmooshChannel,
+    NeverStarts, Opening, SmooshChannel,
     clock_time::{DAY_BEGINS, DAY_ENDS, HourMinute, daily, hour_minute},
     number::integer,
 };
@@ -15,7 +15,7 @@ impl Reader<'_> {
             match integer(text) {
                 Some(capacity) if capacity > 0 => channel.capacity = count(capacity),
                 _ => {
-                    channel.never_starts = Some("its capacity makes it crash");
+                    channel.never_starts = Some(NeverStarts::Capacity);
                     let message = format!(
                         "{text:?} is not an integer above 0: smoosh's channel crashes at every target"
                     );
@@ -26,9 +26,9 @@ impl Reader<'_> {
         if let Some(text) = self.value("concurrency") {
             match integer(text) {
                 Some(concurrency) if concurrency > 0 => channel.concurrency = count(concurrency),
-                Some(_) => channel.never_starts = Some("its concurrency is below 1"),
+                Some(_) => channel.never_starts = Some(NeverStarts::Concurrency),
                 None => {
-                    channel.never_starts = Some("its concurrency makes it crash");
+                    channel.never_starts = Some(NeverStarts::InvalidConcurrency);
                     let message = format!(
                         "{text:?} is not an integer: smoosh's channel crashes at every target"
                     );
@@ -73,7 +73,7 @@ impl Reader<'_> {
             }
             Opening::Never => {
                 channel.strict_window = false;
-                channel.never_starts = Some("its window never opens");
+                channel.never_starts = Some(NeverStarts::Window);
             }
             Opening::Daily(_) => {}
         }
