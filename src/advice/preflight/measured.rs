@@ -8,7 +8,7 @@ use couchdb_names::Version;
 use serde_json::Value;
 
 /// How CouchDB was observed to build: with large batches on a quiet machine, with small ones on a busy
-/// one. Fitted to 65 builds of CouchDB 3.5.2 on two cores and tried on 60 others; the book has the
+/// one. Fitted to 65 builds of CouchDB 3.5.2 on two cores and tried on 80 others; the book has the
 /// figures. Rows that are mapped while a batch is written form the next batch. The minimum number of
 /// lists matters when few rows are emitted, because reading is then faster than mapping.
 const QUIET: BuildPace =
