@@ -150,8 +150,13 @@ impl GateInputs<'_> {
     }
 
     fn pressure_refusal(&self, at: NodeIx) -> Option<Refusal> {
-        let held = self.conditions.pressures.nodes.get(&at)?.hold?;
-        let refusal = Refusal::with_numbers(RefusalReason::Pressure, held.value, held.low);
+        let node = self.conditions.pressures.nodes.get(&at)?;
+        let held = node.hold?;
+        // A probe without an answer counts as slow, but how busy a silent node is is unknown.
+        let refusal = match node.is_silent {
+            true => Refusal::without_numbers(RefusalReason::Pressure),
+            false => Refusal::with_numbers(RefusalReason::Pressure, held.value, held.low),
+        };
         Some(refusal.since(held.since))
     }
 

@@ -12,7 +12,10 @@ mod task;
 pub(crate) use probe::{NodeReading, Probe};
 pub(crate) use task::PressureTask;
 
-use crate::{model::settings::limits::Marks, table::NodeIx};
+use crate::{
+    model::settings::limits::Marks,
+    table::{Node, NodeIx},
+};
 use std::collections::BTreeMap;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
@@ -83,4 +86,13 @@ pub struct Pressures {
     pub nodes: BTreeMap<NodeIx, NodePressure>,
     /// The marks of each signal, in its own unit; empty until the first probe.
     pub marks: BTreeMap<Signal, Marks<f64>>,
+}
+
+impl Pressures {
+    /// Whether the node at `at` answers: by the last sweep, and by the probes since. `None` before its
+    /// first answer.
+    pub fn is_up(&self, at: NodeIx, node: &Node) -> Option<bool> {
+        let is_silent = self.nodes.get(&at).is_some_and(|pressure| pressure.is_silent);
+        node.is_up.map(|up| up && !is_silent)
+    }
 }

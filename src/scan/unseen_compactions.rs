@@ -11,13 +11,11 @@
 //!
 //! | | shows | after its end |
 //! |---|---|---|
-//! | tasks | one that ran during a poll, also of a file that is in no table yet | a poll, 5 s; 30 s in a quiet cluster
-//! |
+//! | tasks | one that ran during a poll, also of a file that is in no table yet | a poll, 5 s; 30 s in a quiet cluster |
 //! | flushes, nothing else written | one of any shard | a poll, and 256 shards of its node per poll |
 //! | flushes of a busy node | one of any shard | as many polls as the node has shards that rank higher, 16 per poll |
 //! | a write, if feeds follow | one of a shard of the written database | a second |
-//! | a sweep | one of a shard that no feed confirms, or whose file a walk of its directory found changed |
-//! `scan.interval` |
+//! | a sweep | one of a shard that no feed confirms, or whose file a walk of its directory found changed | `scan.interval` |
 //! | a rare read | one of any other shard | `scan.interval_followed` |
 //!
 //! smoosh's own status has only sums of its queues, and `_db_updates` says nothing of compactions.

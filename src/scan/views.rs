@@ -20,7 +20,8 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 use tokio::time::Instant;
 use wall_clock::Moment;
 
-/// An index whose size is below this share of the largest one counts by its own size.
+/// If the smallest file of an index is smaller than the largest by more than this share of the largest,
+/// each copy's size counts by itself.
 const UNEQUAL_SHARE: f64 = 0.125;
 
 /// The view targets of each database instance.

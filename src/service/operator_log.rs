@@ -8,12 +8,8 @@
 mod outage;
 
 use crate::{
-    plan::pressure::Pressures,
-    scan::ScanStatus,
-    sources::couchdb::describe,
-    table::{NodeIx, Snapshot},
-    tasks::publish_if_changed,
-    text::duration,
+    plan::pressure::Pressures, scan::ScanStatus, sources::couchdb::describe, table::Snapshot,
+    tasks::publish_if_changed, text::duration,
 };
 use couchdb_client::{Client, EntryStatus};
 use outage::{Outage, OutageNotice};
@@ -195,14 +191,9 @@ impl OperatorLog {
 
     fn check_nodes(&mut self, observed: &ObservedState<'_>, lines: &mut Vec<OperatorLogLine>) {
         // The pressure probe detects a silent node before the next sweep.
-        let silent = |at: usize| {
-            let pressure = NodeIx::from_usize(at).and_then(|ix| observed.pressures.nodes.get(&ix));
-            pressure.is_some_and(|pressure| pressure.is_silent)
-        };
-        let nodes = observed.snapshot.nodes().iter().enumerate().skip(1);
-        let served: BTreeMap<&str, Option<bool>> = nodes
-            .filter(|(_, node)| node.is_member && node.is_served)
-            .map(|(at, node)| (&*node.name, node.is_up.map(|up| up && !silent(at))))
+        let served: BTreeMap<&str, Option<bool>> = (observed.snapshot.members())
+            .filter(|(_, node)| node.is_served)
+            .map(|(at, node)| (&*node.name, observed.pressures.is_up(at, node)))
             .collect();
         self.nodes.retain(|name, _| served.contains_key(&**name));
         for (name, up) in served {

@@ -225,7 +225,7 @@ impl Auth {
         outcome.await.unwrap_or(Err(Error::Stopped))
     }
 
-    /// Proves the login, unless an attempt has ended since `asked`.
+    /// Proves the login unless that has just been tried.
     async fn prove_once(&self, asked: Instant) -> Result<Arc<ActiveLogin>, Error> {
         let _alone = self.proof.acquire().await.map_err(|_| Error::Stopped)?;
         let due = match &self.state.load().gate {

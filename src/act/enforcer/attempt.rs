@@ -195,7 +195,7 @@ impl AttemptContext {
     ) -> Result<bool, String> {
         let splits = match splits.await {
             Ok(splits) => splits,
-            // If the login may not read the splits, relies on what the plan knew.
+            // If the login may not read the splits, the plan's knowledge has to do.
             Err(error) if matches!(error.reason, "forbidden" | "not_found") => return Ok(false),
             Err(error) => return Err(error.message),
         };

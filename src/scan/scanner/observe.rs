@@ -206,8 +206,7 @@ impl Scanner {
         }
     }
 
-    /// Records that a node did not list its files. It counts as down if no node could say which
-    /// nodes are up.
+    /// Records that a node did not list its files. It counts as down if nobody answered for it.
     fn files_unread(&mut self, at: NodeIx, unread: &ReadError) {
         if unread.is_silence() {
             self.targets.draft.update_node(at, |node| node.is_up = Some(false));

@@ -112,7 +112,7 @@ pub fn nodes(plan: &Plan) -> impl Iterator<Item = NodeLine> {
     nodes.filter_map(|(at, node)| {
         let ix = NodeIx::from_usize(at)?;
         let pressure = PressureLine::all(&plan.conditions.pressures, ix);
-        Some(NodeLine { pressure, ..NodeLine::of(node, totals, ix) })
+        Some(NodeLine { up: plan.is_up(ix), pressure, ..NodeLine::of(node, totals, ix) })
     })
 }
 
@@ -289,9 +289,12 @@ mod tests {
     use crate::{
         datadir::{DirectoryVolume, FileSystemSpace},
         model::facts::{FactSource, Facts, Measurement, OptionalU64},
+        plan::pressure::{NodePressure, Pressures},
+        serve::report::unanswered_nodes,
         table::{DbName, Draft},
     };
     use couchdb_names::Signature;
+    use std::sync::Arc;
 
     #[test]
     fn findings_say_that_running_tasks_could_not_be_read() {
@@ -300,6 +303,26 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert!(only.starts_with("what runs on it is unknown: GET /_node/"), "{only}");
         assert_eq!(findings(&Node::default()).len(), 0);
+    }
+
+    #[test]
+    fn node_that_no_probe_reaches_is_down_before_the_next_sweep() {
+        let mut draft = Draft::new(1);
+        let node = draft.get_or_add_node("couchdb@a");
+        draft.update_node(node, |node| {
+            (node.is_member, node.is_served, node.is_up) = (true, true, Some(true));
+        });
+        let snapshot = draft.publish(Moment::from_unix(7));
+        let up = |is_silent| {
+            let pressure = NodePressure { is_silent, ..NodePressure::default() };
+            let pressures = Pressures { nodes: [(node, pressure)].into(), ..Pressures::default() };
+            let mut plan = Plan { snapshot: Arc::clone(&snapshot), ..Plan::default() };
+            plan.conditions.pressures = Arc::new(pressures);
+            let up = nodes(&plan).map(|line| line.up).next().flatten();
+            (up, unanswered_nodes(&plan).len())
+        };
+        assert_eq!(up(false), (Some(true), 0));
+        assert_eq!(up(true), (Some(false), 1));
     }
 
     #[test]

@@ -145,6 +145,9 @@ fn journal(plan: &Plan) -> String {
 
 /// The sentence about a node under pressure.
 fn pressure(refusal: &Refusal) -> String {
+    if refusal.value.is_none() {
+        return "the node does not answer".to_owned();
+    }
     format!(
         "the node is busy: the signal is at {} and must fall to {}",
         number(refusal.value),
