@@ -103,13 +103,33 @@ impl Victim {
     async fn start(dir: tempfile::TempDir, words: &[&str], listen: &str) -> Self {
         crate::watchdog::start();
         let turn = TURN.acquire().await.expect("nobody closes it");
+        let (mut address, mut process, mut log) = Self::spawn(dir.path(), words, listen);
+        let ready = async {
+            while send_to(&address, &get(&address, "/-/healthy")).await.0 != 200 {
+                time::sleep(Duration::from_millis(100)).await;
+                // Another process may have taken the port that was free.
+                if process.try_wait().is_ok_and(|ended| ended.is_some()) {
+                    (address, process, log) = Self::spawn(dir.path(), words, listen);
+                }
+            }
+        };
+        let is_ready = time::timeout(PATIENCE, ready).await.is_ok();
+        if !is_ready {
+            process.kill().await.expect("it can be killed");
+            panic!("it is not ready after {PATIENCE:?}: {:?}", log.join_next().await);
+        }
+        Self { address, dir, process, log, _turn: turn }
+    }
+
+    /// Starts a process at a free port; returns its address and its log.
+    fn spawn(dir: &Path, words: &[&str], listen: &str) -> (String, Child, JoinSet<String>) {
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let port = free.expect("a port is free").port();
-        let (address, listen) = (format!("127.0.0.1:{port}"), format!("{listen}:{port}"));
+        let listen = format!("{listen}:{port}");
         let mut command = Command::new(program());
         command.args(words).args(["--web.listen-address", &listen]).env_clear();
         command.envs([("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", crate::couchdb::PASSWORD)]);
-        command.current_dir(dir.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.current_dir(dir).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.kill_on_drop(true).spawn().expect("the process starts");
         let mut stderr = process.stderr.take().expect("the stream is piped");
         let mut log = JoinSet::new();
@@ -118,13 +138,7 @@ impl Victim {
             let _ended = stderr.read_to_end(&mut log).await;
             String::from_utf8_lossy(&log).into_owned()
         });
-        let ready = async {
-            while send_to(&address, &get(&address, "/-/healthy")).await.0 != 200 {
-                time::sleep(Duration::from_millis(100)).await;
-            }
-        };
-        time::timeout(PATIENCE, ready).await.expect("it is ready in time");
-        Self { address, dir, process, log, _turn: turn }
+        (format!("127.0.0.1:{port}"), process, log)
     }
 
     pub(crate) fn pid(&self) -> u32 {
