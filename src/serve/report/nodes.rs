@@ -316,7 +316,8 @@ mod tests {
         let up = |is_silent| {
             let pressure = NodePressure { is_silent, ..NodePressure::default() };
             let pressures = Pressures { nodes: [(node, pressure)].into(), ..Pressures::default() };
-            let mut plan = Plan { snapshot: Arc::clone(&snapshot), ..Plan::default() };
+            let mut plan = Plan::default();
+            plan.snapshot = Arc::clone(&snapshot);
             plan.conditions.pressures = Arc::new(pressures);
             let up = nodes(&plan).map(|line| line.up).next().flatten();
             (up, unanswered_nodes(&plan).len())
