@@ -66,13 +66,14 @@ impl NodeLine {
         }
     }
 
-    /// Describes the node at `at`, given a snapshot's totals.
-    fn of(node: &Node, totals: &Totals, at: NodeIx) -> Self {
+    /// Describes the node at `at`.
+    fn of(plan: &Plan, node: &Node, at: NodeIx) -> Self {
+        let totals = plan.snapshot.totals();
         let volumes =
             || node.volume_usage.iter().map(|on| VolumeLine::of(on, totals, at)).collect();
         Self {
             node: node.name.to_string(),
-            up: node.is_up,
+            up: plan.is_up(at),
             member: node.is_member,
             served: node.is_served,
             version: node.build.as_ref().map(Build::to_string),
@@ -86,7 +87,7 @@ impl NodeLine {
                 NodeSmoosh::Channels(_) => "up",
             }),
             smoosh_channels: SmooshChannelLine::all(&node.smoosh),
-            pressure: Vec::new(),
+            pressure: PressureLine::all(&plan.conditions.pressures, at),
             disk: node.disk_usage.map(|disk| DiskLine::of(disk, volumes())),
             source_disagreements: node.disagreements,
         }
@@ -107,13 +108,8 @@ fn findings(node: &Node) -> Vec<Word> {
 
 /// The nodes of a plan, without the pseudo node.
 pub fn nodes(plan: &Plan) -> impl Iterator<Item = NodeLine> {
-    let (nodes, totals) = (plan.snapshot.nodes().iter(), plan.snapshot.totals());
-    let nodes = nodes.enumerate().skip(1);
-    nodes.filter_map(|(at, node)| {
-        let ix = NodeIx::from_usize(at)?;
-        let pressure = PressureLine::all(&plan.conditions.pressures, ix);
-        Some(NodeLine { up: plan.is_up(ix), pressure, ..NodeLine::of(node, totals, ix) })
-    })
+    let nodes = plan.snapshot.nodes().iter().enumerate().skip(1);
+    nodes.filter_map(|(at, node)| Some(NodeLine::of(plan, node, NodeIx::from_usize(at)?)))
 }
 
 /// One signal of load on a node.

@@ -58,12 +58,15 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 /// Views that wait for nothing else in enforce mode.
 fn views_left_alone(situation: &Situation<'_>, findings: &mut Findings) {
     let plan = &situation.inputs.plan;
+    if excluded_views(plan) == 0 {
+        return;
+    }
     let is_left = |target: &TargetRef<'_>| matches!(plan.decision(*target), Decision::Refused(why) if why.reason == RefusalReason::Excluded);
     let waiting = queued(plan).filter(|(queue, _)| enforces(plan, queue));
     let views = waiting.filter(|(queue, view)| queue.node == NodeIx::CLUSTER && is_left(view));
     let wasted: Vec<u64> = views.filter_map(|(_, view)| view.reclaimable_bytes()).collect();
     let bytes = total(wasted.iter().copied());
-    if plan.rules.views != EnforceViews::Q1 || bytes < situation.settings().min_bytes {
+    if bytes < situation.settings().min_bytes {
         return;
     }
     findings.offer(Gain::Bytes(bytes), || Wording {
@@ -84,13 +87,19 @@ fn views_left_alone(situation: &Situation<'_>, findings: &mut Findings) {
     });
 }
 
-/// What else is needed if views wait that recliner does not compact; `None` if no such view waits.
-fn allow_whole_views(plan: &Plan) -> Option<Remedy> {
+/// The number of waiting views that recliner does not compact because of `views.enforce: q1`.
+fn excluded_views(plan: &Plan) -> u64 {
+    if plan.rules.views != EnforceViews::Q1 {
+        return 0;
+    }
     let queues = plan.queues.iter().zip(plan.decision_counts.iter());
     let of_cluster = queues.filter(|(queue, _)| queue.node == NodeIx::CLUSTER);
-    let excluded: u64 =
-        of_cluster.map(|(_, counts)| counts.refusals(RefusalReason::Excluded)).sum();
-    (excluded > 0 && plan.rules.views == EnforceViews::Q1).then(|| {
+    of_cluster.map(|(_, counts)| counts.refusals(RefusalReason::Excluded)).sum()
+}
+
+/// What else is needed if views wait that recliner does not compact; `None` if no such view waits.
+fn allow_whole_views(plan: &Plan) -> Option<Remedy> {
+    (excluded_views(plan) > 0).then(|| {
         Remedy::configuration(
             "Even then, views of databases with several ranges are left alone, because CouchDB compacts them on all nodes at once. If that is acceptable:",
             ALL_VIEWS,
