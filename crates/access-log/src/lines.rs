@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_whole_in_every_buffer() {
+    fn only_complete_lines_are_read_with_any_buffer_size() {
         let text = b"one\n\ntwo and more\nhalf";
         for buffer in 1..30 {
             let (all, position) = lines(text, buffer);

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_tell_what_they_use() {
+    fn method_and_path_determine_which_index_is_used() {
         for (method, path, expected) in [
             ("GET", "/db/_design/d/_view/v?key=%22secret%22", "read db _design/d v"),
             ("HEAD", "/db/_design/d/_view/v", "read db _design/d v"),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_not_kept() {
+    fn paths_with_overlong_names_are_ignored() {
         let long = "x".repeat(MAX_NAME_BYTES + 1);
         assert_eq!(of("GET", &format!("/db/_design/{long}/_view/v")), "-");
         assert_eq!(of("GET", &format!("/db/_design/d/_view/{long}")), "-");

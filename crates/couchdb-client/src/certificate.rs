@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn chain_ends_with_first_and_authorities_with_last() {
+    fn own_chain_uses_earliest_expiry_and_authorities_the_latest() {
         let (old, long) = (ending(2019, false), ending(2049, true));
         let chain = [old.der().clone(), long.der().clone()];
         let authorities = [long.der().clone(), ending(2031, true).der().clone()];

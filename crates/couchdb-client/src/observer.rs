@@ -56,7 +56,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn no_two_pairs_of_labels_read_the_same_when_joined() {
+    fn route_and_code_labels_stay_unique_when_concatenated() {
         let codes: BTreeSet<&str> = (100..=599)
             .map(status_label)
             .chain(ErrorKind::ALL.iter().map(|kind| kind.label()))

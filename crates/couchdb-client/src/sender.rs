@@ -333,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_about_the_login_are_told_from_words_about_privileges() {
+    fn distinguishes_login_refusals_from_missing_privileges() {
         for (reason, about_login) in [
             ("Name or password is incorrect.", true),
             ("Account is temporarily locked due to multiple authentication failures", true),

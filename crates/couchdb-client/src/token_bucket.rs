@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keeps_the_rate_and_serves_after_the_returned_wait(
+        fn grants_a_token_after_the_returned_wait_and_keeps_the_rate(
             per_second in 1_u32..100_000,
             pauses in proptest::collection::vec(0_u64..2 * SECOND, 1..200),
         ) {

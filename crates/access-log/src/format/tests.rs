@@ -85,7 +85,7 @@ const FORMATS: [(&str, &str, Class); 14] = [
 ];
 
 #[test]
-fn every_format_tells_who_read_what() {
+fn reads_index_node_and_reader_from_every_log_format() {
     for (format, node, class) in FORMATS {
         let line = format.replace("PATH", "/orders%2Feu/_design/d/_view/v?key=1");
         let expected = (AT, node.to_owned(), "orders/eu _design/d v".to_owned(), How::Read, class);
@@ -102,7 +102,7 @@ fn every_format_tells_who_read_what() {
 }
 
 #[test]
-fn recliners_own_requests_are_no_reads() {
+fn own_requests_are_not_counted_as_index_reads() {
     let own = r#"192.0.2.1 - - [27/Nov/2026:05:00:00 +0000] "GET /db/_design/d/_view/v HTTP/1.1" 200 12 "-" "recliner/0.1.0""#;
     assert_eq!(read(own), None);
     assert_eq!(
@@ -112,7 +112,7 @@ fn recliners_own_requests_are_no_reads() {
 }
 
 #[test]
-fn other_lines_are_no_requests() {
+fn lines_without_a_request_are_classified_as_other() {
     for line in [
         "",
         "[notice] ",
@@ -133,12 +133,12 @@ fn other_lines_are_no_requests() {
 
 proptest! {
     #[test]
-    fn nothing_stops_it(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_bytes_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         let _any = read_line(&bytes);
     }
 
     #[test]
-    fn damaged_lines_do_not_stop_it(
+    fn damaged_log_lines_cause_no_panic(
         format in 0..FORMATS.len(),
         damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..6),
         cut in any::<proptest::sample::Index>(),
@@ -156,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn neither_query_nor_user_is_kept(format in 0..FORMATS.len(), secret in "[a-z]{12}") {
+    fn parsed_request_contains_neither_query_nor_user(format in 0..FORMATS.len(), secret in "[a-z]{12}") {
         let path = format!("/db/_design/d/_view/v?startkey=%22{secret}%22");
         let line = FORMATS[format].0.replace("PATH", &path).replace("jan", &secret);
         let read = format!("{:?}", read_line(line.as_bytes()));

@@ -184,7 +184,7 @@ fn a_database_that_looks_like_a_design_document_stays_a_database() {
 
 proptest! {
     #[test]
-    fn any_name_is_one_segment_that_no_url_library_changes(
+    fn any_name_is_one_path_segment_that_url_parsers_keep(
         node in "[^.].*",
         db in "(\\PC|[./%+\\\\\n\t\"?#&=@:;~]){1,40}",
         name in "(\\PC|[./%+\\\\\n\t\"?#&=@:;~]){1,40}",

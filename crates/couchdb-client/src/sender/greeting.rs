@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_servers_other_than_supported_couchdb() {
+    fn greeting_identifies_servers_that_are_not_supported_couchdb() {
         for (greeting, says) in [
             (r#"{"couchdb":"Welcome","version":"3.3.3","features":[]}"#, None),
             (r#"{"couchdb":"Welcome"}"#, None),

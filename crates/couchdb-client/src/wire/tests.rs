@@ -50,7 +50,7 @@ fn shape(value: &serde_json::Value, at: &str, into: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn main_of_2026_answers_as_3_5_0_does() {
+fn couchdb_main_of_2026_has_the_response_fields_of_3_5_0() {
     let shape_of = |version, case| {
         let (mut found, recorded) = (BTreeSet::new(), recorded(version, case));
         assert_eq!(recorded.status, 200, "{version} {case}");
@@ -272,7 +272,7 @@ fn reads_welcome_versions_and_membership_of_real_servers() {
 }
 
 #[test]
-fn a_nodes_files_are_read_in_order() {
+fn file_list_of_a_node_is_parsed_in_order() {
     let files: NameList = body("3.3.3", "node_all_dbs");
     let all: Vec<&str> = files.iter().collect();
     assert_eq!((files.len(), files.is_empty()), (16, false));
@@ -394,7 +394,7 @@ fn reads_error_and_reason_of_refusals() {
 }
 
 #[test]
-fn a_session_tells_name_and_roles() {
+fn session_response_shows_user_name_and_admin_role() {
     let session: Session = parse(
         r#"{"ok":true,"userCtx":{"name":"adm","roles":["_admin"]},"info":{"authenticated":"default"}}"#,
     );

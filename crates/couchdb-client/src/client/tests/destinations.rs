@@ -70,7 +70,7 @@ async fn couchdb_without_smoosh_status_gives_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn address_is_found_later_and_dropped_when_another_node_answers() {
+async fn own_address_is_found_late_and_dropped_if_another_node_answers() {
     let name = std::sync::Arc::new(arc_swap::ArcSwap::from_pointee(String::new()));
     let says = std::sync::Arc::clone(&name);
     let (cluster, _seen) = Cluster::new(move |seen| {

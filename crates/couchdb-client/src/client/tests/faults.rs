@@ -152,7 +152,7 @@ async fn requests_end_when_the_task_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn servers_other_than_couchdb_are_named_and_soon_given_up() {
+async fn server_that_is_not_couchdb_is_reported_after_few_requests() {
     for login in [true, false] {
         let (cluster, mut seen) = Cluster::new(|_| Some(json(404, "not here")));
         let mut settings = settings(&[A, "http://b:5984"]);
@@ -253,7 +253,7 @@ async fn a_server_that_answers_everything_with_an_error_of_couchdb_is_down_withi
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_of_the_node_behind_a_server_says_nothing_about_that_server() {
+async fn error_of_a_node_behind_an_entry_leaves_the_entry_up() {
     let (cluster, _seen) = Cluster::new(move |seen| {
         let about_b = seen.host == "b" || seen.path.contains("couchdb@b");
         about_b.then(|| json(500, r#"{"error":"error","reason":"eio"}"#))

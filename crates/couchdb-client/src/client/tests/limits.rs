@@ -30,7 +30,7 @@ async fn limits_requests_in_flight_per_entry_and_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn design_document_reads_keep_the_pace_of_cold_nodes() {
+async fn design_document_reads_are_paced_for_each_cold_node() {
     let (cluster, _seen) = Cluster::new(|seen| {
         seen.path.contains("_design_docs").then(|| json(200, r#"{"rows":[]}"#))
     });

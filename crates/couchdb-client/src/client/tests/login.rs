@@ -117,7 +117,7 @@ async fn another_server_is_asked_whether_a_refused_login_still_works() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn node_behind_an_entry_may_refuse_alone() {
+async fn login_refused_by_a_node_behind_an_entry_works_elsewhere() {
     let (cluster, mut seen) =
         Cluster::new(|seen| (seen.host != "a").then(|| json(503, r#"{"error":"no server here"}"#)));
     cluster.passwords.send_replace(["right", "other", "right"]);
@@ -308,7 +308,7 @@ async fn without_a_login_no_proof_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn entry_that_alone_refuses_the_login_is_skipped() {
+async fn the_only_entry_that_refuses_the_login_is_skipped() {
     let (cluster, mut seen) = Cluster::new(|_| None);
     cluster.passwords.send_replace(["right", "other", "right"]);
     let client = connect(&cluster, settings(&[A, B, "http://c:5984"]));

@@ -114,7 +114,7 @@ async fn session_with_zero_lifetime_is_used_until_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sessions_refused_at_once_are_begun_only_twice() {
+async fn sessions_refused_at_once_are_tried_only_twice() {
     let turn = AtomicU64::new(0);
     let shown = passwords(&[A], MINUTES, move |seen| {
         // Sessions are recognised right after the login, but not when they are used.
@@ -213,7 +213,7 @@ async fn once_sessions_ended(urls: &[&str], status: u16) -> (usize, Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_wait_together_for_one_failing_login() {
+async fn requests_share_the_wait_for_a_failing_login() {
     for status in [500, 503, 507] {
         let (answered, took) = once_sessions_ended(&[A], status).await;
         assert_eq!(answered, 0);

@@ -86,7 +86,7 @@ async fn session_continues_with_cookie_from_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ended_session_costs_one_login_and_no_answer() {
+async fn ended_session_costs_one_login_and_loses_no_response() {
     let (cluster, mut seen) = Cluster::new(|_| None);
     let client = connect(&cluster, settings(&[A]));
     assert_eq!(many(&client, &["couchdb@a"]).await, vec![Ok(()); 40]);
@@ -101,7 +101,7 @@ async fn ended_session_costs_one_login_and_no_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ending_sessions_cost_at_most_two_logins_per_server() {
+async fn sessions_ended_together_cost_at_most_two_logins_per_server() {
     let (cluster, mut seen) = Cluster::new(|_| None);
     let client = connect(&cluster, settings(&[A, B, "http://c:5984"]));
     let all = ["couchdb@a", "couchdb@b", "couchdb@c"];

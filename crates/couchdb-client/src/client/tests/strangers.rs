@@ -92,7 +92,7 @@ async fn trusted_host_without_couchdb_never_gets_the_login() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn address_configured_for_another_node_needs_no_greeting() {
+async fn address_configured_for_another_node_is_used_without_greeting() {
     let (cluster, mut seen) = Cluster::new(|_| None);
     let mut settings = stranger("http://a:5984");
     settings.nodes.insert("couchdb@x".to_owned(), address("http://b:5984"));
@@ -103,7 +103,7 @@ async fn address_configured_for_another_node_needs_no_greeting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn node_may_be_an_entry_that_has_not_named_itself() {
+async fn own_address_stays_unknown_while_an_entry_has_not_named_itself() {
     let (cluster, _seen) = Cluster::new(|seen| (seen.host == "b").then(|| json(503, "{}")));
     let mut settings = stranger("http://a:5984");
     settings.urls.push(address("http://b:5984"));
