@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reductions_grow_with_their_rows_as_those_of_other_nodes_do() {
+    fn reduction_length_is_interpolated_from_other_tree_nodes() {
         let others = [(10, vec![1; 100]), (100, vec![2; 1000]), (1000, vec![3; 1100])];
         let length = |rows| reduction_like(&others, rows).len();
         let lengths = [5, 10, 55, 100, 550, 1000, 5000].map(length);

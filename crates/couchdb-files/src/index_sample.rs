@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_in_order_are_written_less_often_than_others() {
+    fn building_an_index_of_ordered_keys_writes_less() {
         let pace = BuildPace { queue_bytes: 1e5, ..PACE };
         let built = |emitted: fn(u64) -> String| {
             let bytes = sample(emitted).estimate(200_000.0, pace).unwrap();
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn larger_batches_write_less() {
+    fn building_an_index_in_larger_batches_writes_less() {
         let of =
             |pace| sample(|it| format!("[[[{},1]]]", mixed(it))).estimate(200_000.0, pace).unwrap();
         let (small, large) = (of(BuildPace { queue_bytes: 1e4, ..PACE }), of(PACE));
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_that_emit_nothing_cost_nothing_but_count() {
+    fn documents_without_rows_count_but_take_no_bytes() {
         let few =
             sample(
                 |it| {
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_keys_of_a_document_are_one_row_of_the_tree() {
+    fn equal_keys_of_one_document_share_a_tree_row() {
         let of = |emitted: &'static str| {
             sample(move |_| emitted.to_owned()).estimate(1e5, PACE).unwrap()
         };
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_differ_make_the_error_larger() {
+    fn differing_sample_places_increase_the_error() {
         let alike = sample(|it| format!("[[[{it},null]]]")).sums().unwrap();
         let differ =
             sample(|it| if it < 100_000 { "[[]]".to_owned() } else { format!("[[[{it},null]]]") });
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn other_output_than_rows_is_refused() {
+    fn map_output_that_is_not_rows_is_refused() {
         let mut sample = IndexSample::new(&[Vec::new()]);
         for wrong in ["{}", "[[1]]", "[[[1,2,3]]]", "["] {
             assert!(sample.add("a", wrong).is_err(), "{wrong}");

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_have_what_couchdb_gives_them() {
+    fn map_functions_can_use_couchdbs_helpers() {
         let doc = json!({ "_id": "a", "n": [1, 2, 3], "x": "y" });
         for (source, expected) in [
             ("function(doc){emit(doc.x,sum(doc.n));}", json!([["y", 6]])),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_are_modules_that_find_each_other() {
+    fn library_modules_can_require_each_other() {
         let lib = json!({
             "days": "var other = require('./names'); exports.of = function (doc) { return other.name + doc.day; };",
             "names": "module.exports = { name: 'day ' };",
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn one_function_does_not_see_what_another_did() {
+    fn each_map_function_gets_only_its_own_rows() {
         let sources = ["function(doc){emit(1)}", "function(doc){emit(2)}"];
         assert_eq!(rows(&sources, None, json!({})), json!([[[1, null]], [[2, null]]]));
     }
@@ -256,13 +256,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_the_machine_can_be_reached() {
+    fn map_functions_cannot_access_the_host() {
         let source = "function(doc){emit(['std','os','process','fetch','XMLHttpRequest','import','load','print','readline','setTimeout','console','WebAssembly','Worker'].filter(function(n){return typeof globalThis[n]!=='undefined'}))}";
         assert_eq!(rows(&[source], None, json!({})), json!([[[[], null]]]));
     }
 
     #[test]
-    fn says_what_cannot_be_compiled() {
+    fn source_that_is_not_a_function_fails_to_compile() {
         for source in ["function(doc){", "3", ""] {
             let failed = Maps::compile(&[source], None, &Limits::default());
             assert!(matches!(failed, Err(MapError::Compile(_))), "{source}");

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn names_can_be_added_in_parts() {
+    fn name_can_be_pushed_as_several_parts() {
         let mut names = NameList::with_capacity(2, 16);
         assert!(names.push_parts(["orders", ".1795222434"]));
         assert!(names.push(""));

@@ -141,7 +141,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn short_ranges_tell_the_ranges_of_a_database_apart() {
+    fn range_is_shortened_to_two_four_or_eight_digits() {
         for (range, short) in [
             ("00000000-ffffffff", "00-ff"),
             ("80000000-9fffffff", "80-9f"),

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn build_prints_the_reported_text() {
+    fn build_displays_the_version_text_as_reported() {
         let build: Build = "3.6.0-5f6c4bd".parse().unwrap();
         assert_eq!(build.version(), Version::new(3, 6, 0));
         assert_eq!(build.to_string(), "3.6.0-5f6c4bd");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn cleans_indexes_since_3_5_2() {
+    fn couchdb_cleans_indexes_since_3_5_2() {
         assert!(!Version::new(3, 5, 1).cleans_indexes());
         assert!(Version::new(3, 5, 2).cleans_indexes());
         assert!(Version::new(4, 0, 0).cleans_indexes());

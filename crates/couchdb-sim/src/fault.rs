@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fault_affects_only_matching_requests_in_its_count() {
+    fn fault_affects_only_matching_requests_up_to_its_count() {
         let mut planned = Planned::default();
         let fault = Fault { after: 1, ..Fault::on("b", Effect::Hang).at("/_up").times(1) };
         planned.faults.push((fault, 0));

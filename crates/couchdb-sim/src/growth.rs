@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn second_compaction_shrinks_file_that_caught_up() {
+    fn file_that_caught_up_with_writes_is_larger_than_a_clean_one() {
         let stock = ShardModel { new_share: 0.02, delete_share: 0.01, ..stock() };
         let (began, held) = (stock.doc_counts(0), stock.doc_counts(900));
         let swap = stock.compacted_file(began, held);

@@ -287,7 +287,7 @@ fn equal_series_are_found_in_any_spelling() {
 }
 
 #[test]
-fn different_series_are_not_reported() {
+fn different_series_are_not_reported_as_duplicates() {
     let text = "a 1\nb 1\na{x=\"1\"} 1\na{x=\"2\"} 1\na{y=\"1\"} 1\na{x=\"ab\",y=\"c\"} 1\n\
         a{x=\"a\",y=\"bc\"} 1\na{x=\"a\\\\\",y=\"b\"} 1\na{x=\"a\\\\\\\",y=\\\"b\"} 1\n";
     assert_eq!(duplicate_series(text), [""; 0]);

@@ -122,7 +122,7 @@ mod tests {
     const SHORT: [Duration; 2] = [Duration::from_millis(400), Duration::from_secs(1)];
 
     #[test]
-    fn a_secret_is_text_without_its_line_end() {
+    fn secret_is_read_without_its_trailing_line_break() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secret");
         for (bytes, read) in [
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_pipes_are_read_and_others_end_with_a_sentence() {
+    fn quick_pipe_is_read_and_slow_pipe_is_refused_with_a_reason() {
         let (_dir, path) = pipe();
         let writer = write(&path, 3, Duration::ZERO);
         assert_eq!(read_within(&path, 100, SHORT).unwrap(), b"piece\npiece\npiece\n");

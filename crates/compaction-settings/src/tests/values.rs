@@ -190,7 +190,7 @@ fn ignored_names_are_shards_or_databases() {
 }
 
 #[test]
-fn relevant_sections_determine_the_channels() {
+fn smoosh_sections_suffice_to_read_the_channels() {
     let ini = "[smoosh]\ndb_channels = big, ratio_dbs\nview_channels =\n\
         [smoosh.big]\nmin_size = 7\n[smoosh.slack_views]\nfrom = 01:00\nto = 02:00\n\
         [smoosh.ignore]\nshards/00000000-ffffffff/db.17 = true\n\

@@ -26,7 +26,7 @@ fn each_recorded_view_has_the_signature_of_its_design_document() {
 }
 
 #[test]
-fn groups_without_rows_have_couchdbs_sizes() {
+fn external_size_of_each_recorded_index_equals_couchdbs() {
     let mut compared = 0;
     for (name, expected) in expected() {
         let (Some(text), wanted) =

@@ -66,7 +66,7 @@ fn every_value_that_couchdb_reports_differently_is_explained() {
 }
 
 #[test]
-fn values_marked_as_reported_equal_couchdbs_report() {
+fn header_values_marked_as_matching_equal_couchdbs_report() {
     let mut alike = [0; 3];
     for (name, expected) in expected() {
         let bytes = file(&name);
@@ -92,7 +92,7 @@ fn values_marked_as_reported_equal_couchdbs_report() {
 }
 
 #[test]
-fn couchdbs_action_on_each_file_matches_the_prediction() {
+fn predicts_what_couchdb_does_when_it_opens_each_file() {
     for (name, expected) in expected() {
         let Some(appended) = expected.get("couch_appended").and_then(Value::as_i64) else {
             continue;

@@ -93,7 +93,7 @@ const NOT_COMPARED: [&str; 7] =
     ["kind", "db_file_name", "comp_header", "props", "security", "header_format", "empty_views"];
 
 #[test]
-fn each_recorded_file_has_its_recorded_values() {
+fn every_recorded_file_parses_to_its_recorded_values() {
     let expected = expected();
     assert_eq!(expected.len(), 41);
     for (name, expected) in expected {

@@ -43,7 +43,7 @@ fn recorded() -> Vec<DeletedDoc> {
 }
 
 #[test]
-fn sizes_from_http_are_those_in_the_file() {
+fn tombstone_bytes_estimated_from_http_match_the_file() {
     let docs = recorded();
     let bytes = compacted_bytes(&docs).unwrap();
     let xray = xray(&file("tombstones.couch").as_slice(), None).unwrap();
@@ -64,7 +64,7 @@ fn sizes_from_http_are_those_in_the_file() {
 }
 
 #[test]
-fn sequences_tell_the_copies_that_were_read() {
+fn packed_sequence_decodes_to_range_and_sequence_of_each_shard() {
     use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
     let packed = "g1AAAACZeJzLYWBgYMpgTmHgz8tPSTV2MDQy1zMAQsMckEQiQ1L9____szKYkxgYxF_kAsXYLc3NU1JNjTB1wE0xQjMljwVIMjQAqf9ww8R-gA0zsUg2SbVMxtSYBQBVOCZq";
     let packed = URL_SAFE_NO_PAD.decode(packed).unwrap();

@@ -18,7 +18,7 @@ fn part(xray: &Xray, part: Part) -> (u64, u64) {
 }
 
 #[test]
-fn parts_are_in_the_order_of_their_list() {
+fn part_discriminants_follow_the_order_of_part_all() {
     for (index, part) in Part::ALL.iter().enumerate() {
         assert_eq!(*part as usize, index, "{part:?}");
     }
@@ -83,7 +83,7 @@ fn large() -> Vec<u8> {
 }
 
 #[test]
-fn a_sample_is_within_its_error_of_the_whole() {
+fn sampled_xray_is_mostly_within_its_stated_error() {
     let file = large();
     let whole = whole(&file);
     let (bytes, count) = part(&whole, Part::LocalDocuments);
@@ -154,7 +154,7 @@ fn with_local_tree(mut file: Vec<u8>, root: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_tree_in_a_loop_is_unreadable_and_ends() {
+fn tree_with_a_loop_counts_as_unreadable_and_terminates() {
     let mut file = vec![7; 100];
     let own = file.len() as u64;
     append(&mut file, &node(b"kp_node", &[(1, state(own, 40)), (2, state(own + 8, 50))]));
@@ -166,7 +166,7 @@ fn a_tree_in_a_loop_is_unreadable_and_ends() {
 }
 
 #[test]
-fn nodes_that_are_referred_to_twice_are_an_error_before_they_take_time() {
+fn tree_nodes_referenced_twice_fail_fast() {
     // Sixty levels whose two references lead to the same node: 2^60 visits.
     let mut file = vec![7; 100];
     let mut at = append(&mut file, &node(b"kv_node", &[(1, vec![106])]));
@@ -197,7 +197,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn files_with_any_damage_to_their_trees_add_up(seed: u64, hits in 1_usize..20) {
+    fn parts_of_files_with_damaged_trees_add_up(seed: u64, hits in 1_usize..20) {
         let names: Vec<String> = expected().into_keys().collect();
         let mut random = seed;
         let mut below = |most: usize| {

@@ -14,7 +14,7 @@ fn refuses_names_that_couchdb_refuses() {
 }
 
 #[test]
-fn out_of_bounds_number_is_named() {
+fn configuration_error_names_the_invalid_number() {
     let check = |database| Config::new(&["couchdb@a"]).with(database).check();
     let number = |what| Err(ConfigError::Number("a".to_owned(), what));
     let base = || Database::new("a");

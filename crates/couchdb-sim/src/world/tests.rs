@@ -133,7 +133,7 @@ fn compaction_runs_its_phases_and_frees_bytes() {
 }
 
 #[test]
-fn another_process_copies_writes_made_during_compaction() {
+fn second_process_copies_writes_made_during_a_compaction() {
     let busy = Database {
         docs: 2_000_000,
         doc_bytes: 500,
@@ -288,7 +288,7 @@ fn each_channel_of_smoosh_runs_one_compaction_of_its_own() {
 }
 
 #[test]
-fn who_compacts_changes_nothing_about_what_is_written() {
+fn writes_are_the_same_with_and_without_smoosh() {
     let world = || World::new(crate::demo_config(), 7).unwrap();
     let (mut by_smoosh, mut by_nobody) = (world(), world());
     for node in by_nobody.nodes() {
@@ -442,7 +442,7 @@ fn feed_reports_every_write_to_followers() {
 }
 
 #[test]
-fn disks_match_described_orphans_missing_copies_and_splits() {
+fn disks_have_the_configured_orphans_missing_copies_and_splits() {
     let orphan =
         Orphan { node: A.into(), file: "shards/00000000-ffffffff/gone.1".into(), bytes: 99 };
     let database = Database {
@@ -505,7 +505,7 @@ fn million_shards_cost_little_memory_and_time() {
 }
 
 #[test]
-fn batches_repeat_and_the_tally_counts_what_compactions_did() {
+fn batches_repeat_and_the_tally_counts_compaction_results() {
     let batch = Batch { db: "a".to_owned(), documents: 500, first: secs(10), every: secs(100) };
     let database =
         Database { docs: 1_000_000, bloat: 3.0, q: 1, n: 1, even: true, ..Database::new("a") };

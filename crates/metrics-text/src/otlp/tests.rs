@@ -102,7 +102,7 @@ fn gauges_counters_and_histograms_keep_names_labels_and_values() {
 }
 
 #[test]
-fn nothing_is_sent_of_a_text_without_samples() {
+fn text_without_samples_sends_no_request() {
     assert_eq!(requests("", 1), []);
     assert_eq!(requests("# HELP a b\n# TYPE a gauge\n\n{\nx{a=\"\n", 1), []);
 }
