@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn start_is_pending_until_measured_or_evidence_is_gone() {
+    fn start_is_pending_until_remeasured_or_its_evidence_is_gone() {
         let cleanup = TargetId::Cleanup { db: "a".into() };
         let db = TargetId::Db { node: "n".into(), shard: "a".into() };
         let cases = [

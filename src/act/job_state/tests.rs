@@ -202,7 +202,7 @@ const fn share(jobs: usize, bytes_per_hour: u64) -> Share {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_keeps_to_the_share_of_shared_limits() {
+async fn start_beyond_the_granted_share_is_refused() {
     for (allowed, starts) in [
         (None, true),
         (Some(share(0, 900)), false),
@@ -222,7 +222,7 @@ async fn a_start_keeps_to_the_share_of_shared_limits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_of_shared_limits_is_used_before_it_is_known_what_runs() {
+async fn shared_limits_allow_no_start_until_running_jobs_are_known() {
     let (node, shard) = ("couchdb@gone", "shards/00000000-ffffffff/users.1");
     let target = format!("db:{node}/{}", shard.replace('/', "%2F")).parse().expect("it is an id");
     let other =
@@ -375,7 +375,7 @@ fn idle(site: &Fixture, asked_at: Moment) -> Running {
 }
 
 #[test]
-fn a_start_counts_against_the_hourly_budget_after_a_restart_however_it_ended() {
+fn sent_start_counts_against_the_hourly_budget_after_a_restart() {
     let at = Moment::from_unix;
     let runtime = tokio::runtime::Builder::new_current_thread().start_paused(true).build();
     let site = runtime.unwrap().block_on(async { Fixture::new() });
@@ -447,7 +447,7 @@ fn a_start_counts_against_the_hourly_budget_after_a_restart_however_it_ended() {
 }
 
 #[test]
-fn setting_the_clock_takes_no_start_out_of_the_hourly_budget() {
+fn clock_change_keeps_recent_starts_in_the_hourly_budget() {
     let at = Moment::from_unix;
     let runtime = tokio::runtime::Builder::new_current_thread().start_paused(true).build();
     let site = runtime.unwrap().block_on(async { Fixture::new() });

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn leases_that_do_not_rise_are_not_written_again() {
+    async fn renewals_that_do_not_raise_a_lease_are_rarely_stored() {
         let (disk, mut tasks) = (Disk::default(), JoinSet::new());
         let (keeper, _stop) = start(&disk, Some(settings()), &mut tasks);
         let mut id = 0;
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_recliner_without_members_says_so() {
+    async fn recliner_without_member_settings_refuses_leases() {
         let (disk, mut tasks) = (Disk::default(), JoinSet::new());
         let (keeper, _stop) = start(&disk, None, &mut tasks);
         assert_eq!(keeper.grant(request("a", 0)).await, Err(NotGranted::NoKeeper));

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_is_logged_once_with_nodes_and_channels() {
+    fn nodes_and_channels_with_one_cause_share_one_log_line() {
         let stranded =
             |names: &[&str]| NodeTakeover { stranded: set(names), ..NodeTakeover::default() };
         let seven = ["a", "b", "c", "d", "e", "f", "g"];

@@ -117,7 +117,7 @@ mod tests {
 
     /// Two batch slots per node, and two more for incremental builds, by ken's table.
     #[test]
-    fn builds_start_by_kens_rule() {
+    fn builds_start_by_the_slot_rules_of_ken() {
         let settings = Warmer {
             batch_channels: 2,
             incremental_channels: 2,

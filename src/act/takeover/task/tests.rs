@@ -346,7 +346,7 @@ async fn channel_unknown_to_smoosh_is_neither_contested_nor_taken_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn advising_process_changes_nothing_left_by_another() {
+async fn advise_mode_leaves_channels_stopped_by_a_killed_process() {
     let (cluster, store) = (Cluster::new(), InMemoryTakeoverStore::default());
     let mut killed = RunningTask::start(&cluster, store.clone(), takeover());
     killed.after(5).await;

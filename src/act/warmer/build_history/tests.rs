@@ -90,7 +90,7 @@ fn needs_reread() -> HistoryChanges {
 }
 
 #[test]
-fn lag_counts_from_when_no_indexer_works() {
+fn lag_is_timed_from_when_no_indexer_runs() {
     let mut fixture = Fixture::default();
     let idle = jobs(0, None);
     fixture.update(10, &lag(10, 500, 0), &idle);
@@ -131,7 +131,7 @@ fn a_build_ends_when_its_index_reaches_the_target_sequence() {
 }
 
 #[test]
-fn measurement_from_the_same_second_counts() {
+fn measurement_from_the_second_of_its_request_counts() {
     let mut fixture = Fixture::default();
     fixture.0.record_start(&lag(10, 500, 30), BuildClass::Batch, at(100));
     assert_eq!(fixture.update(110, &lag(10, 500, 30), &jobs(110, None)), needs_reread());
@@ -153,7 +153,7 @@ fn a_missing_measurement_is_requested_again() {
 }
 
 #[test]
-fn lag_despite_builds_is_stalled_and_rests_longer_each_time() {
+fn build_without_effect_is_stalled_and_backs_off_longer_each_time() {
     let mut fixture = Fixture::default();
     let mut now = 1_000;
     for rest in [5, 10, 20] {
@@ -219,7 +219,7 @@ fn sequences_without_documents_are_phantom_lag() {
 }
 
 #[test]
-fn a_build_that_finds_nothing_to_do_shows_phantom_lag() {
+fn build_without_effect_marks_an_unchanged_lag_as_phantom() {
     let mut fixture = Fixture::default();
     fixture.0.record_start(&lag(10, 500, 1), BuildClass::Incremental, at(100));
     let mut now = 110;
@@ -263,7 +263,7 @@ fn a_finished_build_is_forgotten_after_a_while() {
 }
 
 #[test]
-fn an_index_that_may_be_current_is_built_once_per_change_of_its_database() {
+fn possibly_current_index_is_built_once_per_database_change() {
     let mut fixture = Fixture::default();
     let perhaps = |measured, most: u64| IndexLag {
         is_search: true,

@@ -43,7 +43,7 @@ fn lags(copies: [[Option<u64>; 2]; 2], indexed: Option<u64>, offered: Option<boo
 }
 
 #[test]
-fn search_lag_is_bounded_by_the_copies() {
+fn search_lag_is_bounded_by_the_sequences_of_the_copies() {
     let seqs = |a, b, c, d| [[Some(a), Some(b)], [Some(c), Some(d)]];
     for (copies, indexed, pending, unsure) in [
         // Copies of a range at the same sequence: the lag is exact.
@@ -77,7 +77,7 @@ fn without_a_measurement_there_is_no_lag() {
 }
 
 #[test]
-fn index_without_engine_is_listed_separately() {
+fn search_index_without_its_engine_is_listed_separately() {
     let copies = [[Some(100), Some(100)], [Some(80), Some(80)]];
     for offered in [None, Some(false)] {
         let lags = lags(copies, Some(10), offered);

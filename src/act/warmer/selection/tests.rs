@@ -257,7 +257,7 @@ fn a_running_build_occupies_its_slots() {
 }
 
 #[test]
-fn another_seed_gives_another_order() {
+fn shuffle_order_depends_on_the_seed_alone() {
     let order = |seed: u64| {
         let mut positions: Vec<usize> = (0..20).collect();
         positions.sort_by_key(|at| shuffle_key(seed, *at));
@@ -335,7 +335,7 @@ fn a_search_index_is_selected_like_a_view() {
 }
 
 #[test]
-fn a_search_index_without_its_engine_is_only_listed() {
+fn search_index_without_its_engine_waits_and_starts_no_build() {
     for offered in [None, Some(false)] {
         let mut world = Fixture::new(&[0]);
         search(&mut world, offered, 9_000);
