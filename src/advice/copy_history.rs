@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_lasts_once_each_copy_was_read_again_unchanged() {
+    fn difference_counts_as_lasting_after_each_copy_is_reread() {
         let differ = [Some((9, 5)), Some((7, 4))];
         for (readings, expected) in [
             (&[(0, differ)][..], None),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_while_a_copy_is_unknown_or_being_split() {
+    fn no_difference_is_reported_while_a_copy_is_unknown_or_split() {
         let differ = |seconds| (seconds, [Some((9, 5)), Some((7, 4))]);
         let after = |change: fn(&mut TestCluster), copies| {
             let mut cluster = cluster();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_alone_count_only_if_known_of_all_copies() {
+    fn byte_difference_counts_only_if_all_copies_are_measured() {
         let found = |bytes: [Option<u64>; 2]| {
             let (mut cluster, mut history) = (cluster(), CopyHistory::default());
             for seconds in [0, 300] {

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_that_are_not_shown_are_not_worded() {
+    fn text_is_built_only_for_findings_that_are_shown() {
         let mut findings = Findings::of(&[Severity::Info]);
         (0..MAX_SHOWN).for_each(|_| offer(&mut findings, Severity::Info, 5));
         findings.offer(Gain::Bytes(4), || panic!("nobody reads it"));

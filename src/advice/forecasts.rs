@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn forecast_waits_for_the_simulation_is_kept_once_a_day_and_compared() {
+    async fn daily_forecast_waits_for_its_simulation_and_is_later_compared() {
         let mut forecaster = Forecaster::default();
         let plan = Arc::new(plan(100 * GIB));
         let simulate = |forecaster: &mut Forecaster| {

@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_target_is_in_its_group_once() {
+    fn each_group_lists_exactly_its_targets() {
         let mut groups = Groups::default();
         for (row, group) in [(0, 2), (3, 0), (4, 2), (7, 2)] {
             groups.add(group, TargetIx::from_usize(row).unwrap());

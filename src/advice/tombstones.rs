@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_choice_checks_first_and_names_who_is_late() {
+    fn each_tombstone_remedy_first_checks_which_peers_are_behind() {
         let facts = TombstoneFacts::example("or'ders", AutoPurge::Ttl(None));
         let found = choices(&facts);
         let kinds: Vec<ChoiceKind> = found.iter().map(|choice| choice.kind).collect();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_deleted_needs_no_choice_and_unknown_numbers_do() {
+    fn offers_remedies_unless_no_documents_are_deleted() {
         let mut facts = TombstoneFacts::example("orders", AutoPurge::Missing);
         for copy in &mut facts.copies {
             copy.info.as_mut().unwrap().doc_del_count = Some(0);

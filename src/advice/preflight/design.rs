@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_only_the_present_document_has_are_lost() {
+    fn fields_missing_from_the_new_document_are_reported_lost() {
         let present = parse(
             r#"{"_id":"_design/x","_rev":"1-a","_attachments":{},"views":{"a":{"map":"m"}},
                 "options":{},"autoupdate":false,"validate_doc_update":"v","filters":{}}"#,
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn search_indexes_are_built_where_the_present_document_differs() {
+    fn only_new_or_changed_search_indexes_are_built() {
         let text = r#"{"_id":"_design/x","nouveau":{"by_text":{"index":"f"}},"indexes":{"old":{"index":"g"}}}"#;
         let design = parse(text).unwrap();
         assert!(design.views.is_empty());
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn only_parts_of_the_signature_count_as_changes() {
+    fn fields_outside_the_signature_do_not_count_as_changes() {
         let present = design(r#"{"a":{"map":"m"},"b":{"map":"n","reduce":"_sum"}}"#);
         let text = r#"{"_id":"_design/x","_rev":"3-x","filters":{"f":"x"},
             "views":{"a":{"map":"m","reduce":null},"b":{"map":"n","reduce":"_sum"}}}"#;
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_named_by_view_and_part() {
+    fn difference_names_changed_views_and_their_parts() {
         let present = design(
             r#"{"a":{"map":"m"},"b":{"map":"n","reduce":"_sum"},"gone":{"map":"g"},"lib":{"l":"1"}}"#,
         );

@@ -465,7 +465,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn detects_what_a_view_emits_from_its_text() {
+    fn detects_how_much_a_view_emits_from_its_source() {
         use EmittedPart::{Document, Little, Several};
         for (map, expected) in [
             ("function(doc) { emit(doc.day, doc); }", Document),

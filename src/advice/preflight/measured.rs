@@ -153,13 +153,13 @@ mod tests {
     const TEXT: &str = "function(doc){emit(doc._id, doc.text)}";
 
     #[test]
-    fn equal_documents_end_reading_early() {
+    fn reading_stops_early_if_documents_are_alike() {
         let (sample, is_enough) = read(0.01, 100, 1, TEXT, |_| 100);
         assert_eq!((sample.places.len(), is_enough), (MIN_PLACES, true));
     }
 
     #[test]
-    fn documents_that_emit_nothing_are_read_to_the_maximum() {
+    fn reading_continues_to_the_maximum_if_nothing_is_emitted() {
         let (sample, is_enough) = read(0.5, 40, 1, "function(doc){}", |_| 100);
         assert_eq!((sample.places.len(), is_enough), (40, false));
         // A function that cannot be run needs no documents.
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn few_large_documents_are_read_until_their_share_is_known() {
+    fn rare_large_documents_prolong_reading_until_the_mean_is_exact() {
         // One document in a hundred is a hundred times as large. A row has some 150 bytes besides
         // the text.
         let length = |seq| if random_bits(7, seq).is_multiple_of(100) { 10_000 } else { 100 };

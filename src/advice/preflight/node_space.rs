@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn index_fits_only_if_the_whole_range_does() {
+    fn index_fits_only_if_its_highest_estimate_does() {
         let peak = Some(Spread { low: 10.0, likely: 20.0, high: 40.0 });
         for (free, expected) in [
             (Some(40), SpaceVerdict::Fits),

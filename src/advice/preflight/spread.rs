@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn product_of_spreads_is_narrower_than_the_product_of_their_ends() {
+    fn product_of_spreads_is_narrower_than_its_multiplied_bounds() {
         let one = Spread { low: 5.0, likely: 10.0, high: 30.0 };
         let other = Spread { low: 1.0, likely: 2.0, high: 6.0 };
         let product = one.times(other);

@@ -118,7 +118,7 @@ fn changed_cost(sibling: u64, views: &str) -> IndexSize {
 }
 
 #[test]
-fn kept_views_cost_what_they_cost_now() {
+fn kept_views_are_estimated_at_their_present_cost() {
     let mib = |bytes: f64| (bytes / (4 * MIB) as f64).round();
     // Views renamed, and with their names exchanged.
     for views in [r#"{"b":{"map":"m"},"a":{"map":"n"}}"#, r#"{"x":{"map":"m"},"y":{"map":"n"}}"#] {
@@ -145,7 +145,7 @@ fn kept_views_cost_what_they_cost_now() {
 
 proptest! {
     #[test]
-    fn keeping_more_views_never_widens_the_range(kept in 1_usize..6, sibling in 1_u64..10_000) {
+    fn keeping_more_views_never_widens_the_estimate(kept in 1_usize..6, sibling in 1_u64..10_000) {
         let views = |count: usize| {
             let all: Vec<String> =
                 (0..6).map(|at| format!(r#""v{at}":{{"map":"{}"}}"#, if at < count { at } else { at + 90 })).collect();
@@ -203,7 +203,7 @@ fn without_siblings_other_databases_give_a_wider_range() {
 }
 
 #[test]
-fn uncounted_documents_leave_everything_unknown() {
+fn unknown_document_count_leaves_size_and_time_unknown() {
     let uncounted: Vec<Shard> =
         shards(0).into_iter().map(|it| Shard { docs: None, ..it }).collect();
     let mut cluster = TestCluster::with_shards(&uncounted);
@@ -295,7 +295,7 @@ fn index_used_by_another_document_does_not_become_stale() {
 }
 
 #[test]
-fn kept_free_space_and_running_jobs_reduce_the_room() {
+fn reserved_space_and_running_jobs_reduce_available_space() {
     let verdicts = |free: [Option<u64>; 2], keep_free_percent: f64| {
         let mut cluster = cluster();
         cluster.add_index(&index("_design/one", 1, 100, 1));
@@ -355,7 +355,7 @@ fn notes_say_what_could_not_be_read() {
 }
 
 #[test]
-fn only_databases_with_shards_are_found() {
+fn database_with_only_orphans_is_not_found() {
     let mut cluster = cluster();
     cluster.add_shard(&Shard::new("gone", "a", 0, GIB).orphan());
     let inputs = cluster.inputs();
@@ -365,7 +365,7 @@ fn only_databases_with_shards_are_found() {
 
 proptest! {
     #[test]
-    fn ranges_are_ordered_and_more_documents_never_cost_less(
+    fn estimates_are_ordered_and_never_shrink_with_more_documents(
         docs in 1_u64..1_000_000_000,
         more in 0_u64..1_000_000_000,
         cost in 1_u64..10_000,
@@ -433,7 +433,7 @@ fn rehearsed(plan: &Plan, designs: &[DesignDocument], live: &[&DesignDocument]) 
 }
 
 #[test]
-fn deployment_of_one_document_costs_what_the_document_costs() {
+fn deploying_one_document_costs_the_same_as_its_preflight() {
     let (sibling, old) = (named("sibling", "s"), named("by_day", "old"));
     let plan = deployed(&[(&sibling, 100), (&old, 200)], 3_000);
     let new = named("by_day", "new");
@@ -458,7 +458,7 @@ fn deployment_of_one_document_costs_what_the_document_costs() {
 }
 
 #[test]
-fn staged_deployment_keeps_old_indexes_and_what_settings_leave_uncompacted() {
+fn staged_deployment_peak_includes_uncompacted_indexes() {
     let [old, new] =
         ["old", "new"].map(|age| ["a", "b"].map(|it| named(it, &format!("{age}_{it}"))));
     let highest = |nodes: &[NodeNeed]| nodes[0].peak.unwrap().high;
@@ -521,7 +521,7 @@ fn an_index_that_another_document_takes_over_is_not_deleted() {
 }
 
 #[test]
-fn unknown_live_documents_are_no_new_ones() {
+fn change_is_unknown_if_live_documents_were_not_read() {
     let plan = deployed(&[], 3_000);
     let db = database_called(&plan.snapshot, "orders", NOW).unwrap();
     let live = LiveDesigns::Unread("it hangs".to_owned());
@@ -535,7 +535,7 @@ proptest! {
     /// Waiting never makes a step need more than building everything at once, and no other order has a
     /// smaller worst step.
     #[test]
-    fn steps_are_in_the_order_that_needs_least(olds in proptest::collection::vec(0_u64..2_000, 1..5)) {
+    fn step_order_minimises_the_largest_space_need(olds in proptest::collection::vec(0_u64..2_000, 1..5)) {
         let names = ["a", "b", "c", "d", "e"];
         let old: Vec<DesignDocument> = olds.iter().zip(names).map(|(_, name)| named(name, name)).collect();
         let sibling = named("sibling", "s");
@@ -580,7 +580,7 @@ fn orders(count: usize) -> Vec<Vec<usize>> {
 }
 
 #[test]
-fn what_is_missing_is_said_with_its_step() {
+fn each_step_states_its_missing_space() {
     let sibling = named("sibling", "s");
     let plan = deployed(&[(&sibling, 100)], 1);
     let designs = ["a", "b", "c"].map(|name| named(name, name));

@@ -103,7 +103,7 @@ impl Rig {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_run_once_the_cluster_is_read_then_every_minute() {
+async fn rules_run_when_the_cluster_is_read_and_then_every_minute() {
     let rig = Rig::start(BTreeMap::new());
     time::sleep(Duration::from_secs(5)).await;
     assert_eq!(rig.handle.view.borrow().checked_at, None);
@@ -119,7 +119,7 @@ async fn rules_run_once_the_cluster_is_read_then_every_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_run_as_soon_as_the_books_of_the_previous_process_are_read() {
+async fn rules_rerun_once_when_restored_growth_histories_arrive() {
     let rig = Rig::start(BTreeMap::new());
     rig.ready();
     time::sleep(Duration::from_secs(2)).await;

@@ -62,7 +62,7 @@ fn keeps_first_seen_time_and_stores_only_changes() {
 }
 
 #[test]
-fn finding_near_its_threshold_stays_the_same_all_day() {
+fn finding_that_returns_within_a_day_counts_as_the_same() {
     let mut view = AdviceView::default();
     let mut changes = view.update(results(&["a"], 0), NOW).len();
     for minute in 1..24 * 60_u32 {
@@ -82,7 +82,7 @@ fn finding_near_its_threshold_stays_the_same_all_day() {
 }
 
 #[test]
-fn finding_beyond_the_listed_ones_is_not_gone() {
+fn finding_cut_from_the_list_keeps_its_first_seen_time() {
     let mut view = AdviceView::default();
     view.update(results(&["a", "b"], 0), NOW);
     view.update(results(&["a"], 7), NOW.plus(DAY));
@@ -131,7 +131,7 @@ fn mute_outlives_its_finding() {
 }
 
 #[test]
-fn ending_a_mute_leaves_no_new_record() {
+fn unmuting_advice_without_findings_removes_its_record() {
     let mut view = AdviceView::default();
     view.set_mute(AdviceKey::of_code(CODE), mute_until(NOW.plus(DAY)));
     let change = view.set_mute(AdviceKey::of_code(CODE), None);
@@ -140,7 +140,7 @@ fn ending_a_mute_leaves_no_new_record() {
 }
 
 #[test]
-fn order_about_unknown_advice_is_told_what_exists() {
+fn order_about_unknown_advice_is_refused_with_the_known_ones() {
     let mut view = AdviceView::default();
     view.update(results(&["a"], 0), NOW);
     assert_eq!(view.check_known(&key("a")), Ok(()));
