@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn copy_is_rebuilt_only_from_two_that_agree() {
+    fn advises_rebuilding_a_copy_only_if_the_other_two_agree() {
         let same = found(|_| {}, |_| {});
         assert_eq!(
             same.says,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_rebuilt_while_a_copy_is_away() {
+    fn advises_no_rebuild_while_a_copy_is_down_or_being_split() {
         assert!(moves_the_file(&found(|_| {}, |_| {})));
         let is_down = |cluster: &mut TestCluster| {
             let node = cluster.draft.find_node("b").unwrap();

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn advises_from_the_configured_share() {
+    fn reports_waste_from_the_configured_share() {
         let some = found(6);
         let [only] = &some[..] else { panic!("{some:?}") };
         assert_eq!(

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn views_left_alone_by_enforcing_need_another_remedy() {
+    fn suggests_enforcing_all_views_if_enforcing_skips_some() {
         let views_left_alone = |views| {
             let shards = [0, 1].map(|range| Shard::new("orders", "a", range, 10 * TENTH));
             let mut cluster = TestCluster::with_shards(&shards);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn enforcing_names_the_views_that_it_leaves_alone() {
+    fn reports_views_that_enforcing_leaves_uncompacted() {
         let found = |views| {
             let shards =
                 [0, 1].map(|range| Shard::new("orders", "a", range, TENTH).with_active(TENTH));

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn advises_from_the_configured_share() {
+    fn reports_deleted_documents_from_the_configured_share() {
         let some = found(1_000_000, 1_000_000);
         let [only] = &some[..] else { panic!("{some:?}") };
         assert_eq!((only.severity, only.gain), (Severity::Info, Gain::Bytes(400_000_000)));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn copy_uses_the_shells_login_and_the_creation_parameters() {
+    fn replication_uses_the_shell_login_and_original_parameters() {
         let found = found(1_000_000, 1_000_000);
         let texts: Vec<&str> =
             found[0].remedy.iter().filter_map(|remedy| remedy.text.as_deref()).collect();

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_if_nothing_was_learned() {
+    fn ignores_databases_without_learned_hidden_bytes() {
         assert_eq!(found(0.0, 0.0), []);
     }
 }

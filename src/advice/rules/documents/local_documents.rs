@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn advises_from_a_tenth_of_the_live_data() {
+    fn reports_local_documents_from_a_tenth_of_the_live_data() {
         let found = found(Some(40));
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn ignores_a_few_megabytes() {
+    fn ignores_local_documents_of_a_few_megabytes() {
         let shard = Shard::new("small", "a", 0, 12 * MIB);
         let mut cluster = TestCluster::with_shards(&[shard]);
         let local_bytes = OptionalU64::new(11 * MIB);

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn advises_from_a_fifth_of_what_is_left() {
+    fn reports_revision_trees_from_a_fifth_of_the_compacted_size() {
         let found = found(Some(80), 1_000);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_below_that_with_a_low_limit_and_where_nobody_looked() {
+    fn ignores_small_shares_low_limits_and_shards_without_xray() {
         assert_eq!(found(Some(79), 1_000), []);
         assert_eq!(found(Some(300), 100), []);
         assert_eq!(found(None, 1_000), []);

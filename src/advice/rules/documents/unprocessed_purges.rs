@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_bytes_if_headers_were_read() {
+    fn states_bytes_of_purge_entries_if_headers_were_read() {
         let mut cluster = cluster(Some(6_000), Some(9_000));
         let purge_bytes = OptionalU64::new(MIB);
         cluster.set_overhead("orders", Overhead { purge_bytes, ..Overhead::default() });
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_of_one_range_is_compared_with_that_range() {
+    fn index_of_one_range_is_compared_with_purges_of_that_range() {
         let mut cluster = cluster(None, None);
         let behind = |cluster: &TestCluster, processed: u64| {
             let snapshot = cluster.draft.current();

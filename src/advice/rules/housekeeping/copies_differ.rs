@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_alone_have_severity_info() {
+    fn difference_only_in_bytes_has_severity_info() {
         let found = one(cluster([(9, 0, 1_200, 0), (9, 0, 1_000, 0), (9, 0, 1_200, 0)]));
         assert_eq!(found.severity, Severity::Info);
         assert!(
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_that_agree_or_were_seen_once_are_no_finding() {
+    fn ignores_copies_that_agree_or_differed_only_once() {
         assert_eq!(cluster([(9, 1, 8, 0), (9, 1, 8, 0), (9, 1, 8, 7)]).findings_of(&RULE), []);
         let mut once = cluster([(9, 1, 8, 0), (9, 1, 8, 0), (8, 1, 8, 0)]);
         once.copies = CopyHistory::default();

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn range_without_copies_is_critical_and_counts_once() {
+    fn range_without_any_copy_is_critical_and_counted_once() {
         let shard = |node, range| Shard::new("orders", node, range, 5 * MIB);
         let critical = found(&[shard("a", 0).missing(), shard("b", 0).missing(), shard("a", 1)]);
         assert_eq!(
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_on_nonmembers_are_unknown_and_not_lost() {
+    fn copies_on_nonmember_nodes_are_unknown_and_not_lost() {
         let shard = |node, range| Shard::new("orders", node, range, 5 * MIB);
         let alone = found_beside_a_stranger(vec![shard("a", 0), shard("b", 1)]);
         let [only] = &alone[..] else { panic!("{alone:?}") };
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn node_whose_files_are_on_another_one_seems_renamed() {
+    fn down_node_whose_files_another_node_has_seems_renamed() {
         let shard = |node, range| Shard::new("orders", node, range, 5 * MIB);
         let orphan = |range| Shard { state: TargetState::Orphan, ..shard("b", range) };
         let found = |shards: &[Shard], is_up| {

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_set_aside_only_after_a_week_with_the_same_members() {
+    fn advises_setting_files_aside_after_a_week_of_same_members() {
         let shards = [Shard::new("old", "a", 0, 90 * MIB).orphan(), Shard::new("new", "b", 0, MIB)];
         for (days, moves) in [(None, false), (Some(6), false), (Some(8), true)] {
             let mut cluster = TestCluster::with_shards(&shards);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn copy_is_set_aside_only_where_every_ground_holds() {
+    fn script_sets_a_copy_aside_only_if_every_check_passes() {
         let script = script(true);
         let holds = [
             ("MEMBERS", r#"{"all_nodes":["a","b"],"cluster_nodes":["a","b"]}"#),
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn file_of_no_database_is_set_aside_only_if_every_shard_map_lacks_it() {
+    fn script_sets_a_file_aside_only_if_the_shard_map_lacks_it() {
         let script = script(false);
         let holds = [
             ("MEMBERS", r#"{"all_nodes":["a","b"],"cluster_nodes":["a","b"]}"#),

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn severity_grows_from_warning_to_critical() {
+    fn severity_is_critical_if_the_file_is_huge_or_space_is_short() {
         let warning = found(files(301), 301);
         let [only] = &warning[..] else { panic!("{warning:?}") };
         assert_eq!((only.severity, only.gain), (Severity::Warning, Gain::Bytes(301 * MIB)));

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_counts_once() {
+    fn bytes_of_stale_files_are_counted_in_one_finding_only() {
         let found = found(&[("orders", Some(600 * MIB)), ("tiny", Some(MIB))], 300 * MIB);
         let says: Vec<&str> = found.iter().map(|it| &*it.says).collect();
         assert_eq!(
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn without_directories_says_that_sizes_are_unknown() {
+    fn reports_sizes_as_unknown_without_directories() {
         let dbs = [("a", None), ("b", None), ("c", None), ("d", None)];
         let found = found(&dbs, 0);
         let [only] = &found[..] else { panic!("{found:?}") };

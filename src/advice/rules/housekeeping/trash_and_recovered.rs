@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn advises_on_deleted_files_that_stay() {
+    fn reports_files_kept_for_recovery_and_old_trash() {
         let some = found(100, 30, 200);
         let [both] = &some[..] else { panic!("{some:?}") };
         assert_eq!(both.gain, Gain::Bytes(270 * MIB));

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_backlog_of_weeks_with_the_limit() {
+    fn reports_limit_that_delays_waste_by_more_than_a_week() {
         let found = cluster(2 * GIB).findings_of(&RULE);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(only.severity, Severity::Info);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_clusters_share_are_no_advice() {
+    fn ignores_limits_that_clusters_share() {
         let mut sharing = cluster(2 * GIB);
         let share = Share { jobs: 8, bytes_per_hour: 2 * GIB };
         sharing.rules.shared = Some(Allowance { share, until: None, most: Share::ALL });
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn waste_that_outgrows_the_limit_is_a_warning() {
+    fn warns_if_waste_grows_faster_than_the_limit_allows() {
         let shard = Shard::new("orders", "a", 0, 400 * GIB).with_active(100 * GIB);
         let growing = shard.grown_from(5 * 86_400, 100 * GIB, 100 * GIB);
         let found = cluster_of(growing, 3 * GIB).findings_of(&RULE);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn measured_rate_shows_the_cost_of_pauses() {
+    fn reports_the_duty_limit_if_the_measured_rate_is_low() {
         let mut cluster = cluster(500 * GIB);
         cluster.conditions.constraints = Arc::new(TargetConstraints {
             rewrite_bytes_per_second: Some(100_000.0),

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn advises_configuration_that_large_files_wait_for() {
+    fn advises_configuring_volumes_that_large_files_wait_for() {
         let found = cluster(5 * GIB / 4).findings_of(&RULE);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn files_below_the_limit_start_anyway() {
+    fn ignores_files_small_enough_to_start_without_known_space() {
         assert_eq!(cluster(GIB).findings_of(&RULE), []);
     }
 

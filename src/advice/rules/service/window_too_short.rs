@@ -160,7 +160,7 @@ mod tests {
     const RATE: f64 = 100.0 * GIB as f64 / 14_400.0;
 
     #[test]
-    fn target_never_starts_in_a_strict_window() {
+    fn warns_if_a_strict_window_is_too_short_for_a_target() {
         let found = found(200, true, Some(RATE));
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!((only.severity, only.gain.kind()), (Severity::Warning, "bytes"));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn compaction_runs_on_after_a_lenient_window() {
+    fn lenient_window_that_is_too_short_has_severity_info() {
         let found = found(200, false, Some(RATE));
         assert_eq!((found[0].severity, found[0].gain), (Severity::Info, Gain::Seconds(12_672)));
         assert!(found[0].says.ends_with(": compactions run on after it has closed."));

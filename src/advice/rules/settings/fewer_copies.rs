@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_of_the_first_node_alone_is_a_warning_if_it_is_couchdbs_own() {
+    fn only_system_databases_with_too_few_copies_are_a_warning() {
         let found_own = found("_users", None);
         let [only] = &found_own[..] else { panic!("{found_own:?}") };
         assert_eq!(only.severity, Severity::Warning);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_if_the_setting_asks_for_no_more_or_is_unknown() {
+    fn is_silent_if_enough_copies_exist_or_the_setting_is_unknown() {
         assert_eq!(found("_users", Some("1")), []);
         assert_eq!(
             found("_users", Some("2"))[0].evidence[2],

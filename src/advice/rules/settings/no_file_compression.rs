@@ -79,13 +79,13 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_if_compressed_or_small() {
+    fn is_silent_if_nodes_compress_or_hold_little_data() {
         assert_eq!(found(Some("deflate_6"), 5 * GIB), []);
         assert_eq!(found(Some("none"), 1 << 20), []);
     }
 
     #[test]
-    fn default_applies_if_nothing_is_set() {
+    fn unset_compression_counts_as_the_default() {
         assert_eq!(found(None, 5 * GIB), []);
     }
 

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_without_such_rules() {
+    fn is_silent_without_settings_of_the_compaction_daemon() {
         assert_eq!(found(&[("smoosh.ratio_dbs", "min_priority", "3.0")]), []);
         assert_eq!(TestCluster::new().findings_of(&RULE), []);
     }

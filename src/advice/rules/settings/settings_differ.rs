@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn names_the_odd_node_with_the_value_of_the_others() {
+    fn names_the_deviating_node_and_the_value_of_the_others() {
         let found = cluster([Some("2"), Some("2"), Some("3")]).findings_of(&RULE);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_rule_advises_about_compression() {
+    fn leaves_compression_to_its_own_rule_if_data_is_large() {
         let found = |bytes| {
             let shard = |node| Shard::new("orders", node, 0, bytes);
             let mut cluster = TestCluster::with_shards(&[shard("a"), shard("b")]);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_about_equal_settings_and_a_takeover() {
+    fn is_silent_if_settings_are_equal_or_recliner_changed_them() {
         assert_eq!(cluster([Some("2"); 3]).findings_of(&RULE), []);
         let mut cluster = cluster([Some("2"), Some("2"), Some("0")]);
         cluster.set("c", &[("recliner", "smoosh.ratio_dbs.concurrency", "{}")]);

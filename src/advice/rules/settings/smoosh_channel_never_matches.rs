@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_if_the_bounds_admit_one_size() {
+    fn is_silent_if_the_bounds_admit_a_single_size() {
         assert_eq!(found("1073741823"), []);
     }
 

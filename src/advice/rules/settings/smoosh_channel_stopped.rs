@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn is_information_beside_an_enforcing_recliner() {
+    fn stopped_channel_has_severity_info_if_recliner_enforces() {
         let mut cluster = cluster("0");
         cluster.rules.mode = Mode::Enforce;
         assert_eq!(cluster.findings_of(&RULE)[0].severity, Severity::Info);

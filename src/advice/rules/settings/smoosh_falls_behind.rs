@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_advise_what_is_already_set() {
+    fn omits_remedies_that_are_already_configured() {
         let remedies = |mode, channels: &[&str]| {
             let mut cluster = cluster(3, Some(10));
             cluster.rules.mode = mode;
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_about_a_few_days_or_an_empty_queue() {
+    fn ignores_queue_of_a_few_days_and_empty_queue() {
         assert_eq!(found(3, Some(14)), []);
         assert_eq!(found(0, Some(10)), []);
     }

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_too_low_only_for_uneven_sharing_has_severity_info() {
+    fn limit_too_low_only_if_shards_spread_unevenly_is_info() {
         let found = found("18", true);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(only.severity, Severity::Info);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_about_unknown_growth_or_an_odd_value() {
+    fn is_silent_if_growth_is_unknown_or_the_limit_is_no_number() {
         assert_eq!(found("2", false), []);
         assert_eq!(found("many", true), []);
     }

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_series_before_the_last_two() {
+    fn reports_versions_older_than_the_last_two_series() {
         let found = found(["3.2.3", "3.3.3"]);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -71,13 +71,13 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_about_the_last_two_series() {
+    fn is_silent_about_the_last_two_release_series() {
         assert_eq!(found(["3.4.0", "3.5.2"]), []);
         assert_eq!(found(["3.4.3", "3.4.3"]), []);
     }
 
     #[test]
-    fn newer_series_on_a_node_moves_the_end_of_life() {
+    fn newer_release_on_a_node_raises_the_supported_minimum() {
         let found = found(["3.4.3", "3.6.0"]);
         assert!(found[0].says.starts_with("CouchDB before 3.5 no longer gets"), "{found:?}");
         assert_eq!(self::found(["3.5.2", "4.0.0"]), []);

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn attachments_hide_waste_before_3_4_3() {
+    fn reports_attachments_that_hide_waste_before_3_4_3() {
         let found = found(["3.4.2", "3.5.0"]);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_hide_waste_too_before_3_3() {
+    fn reports_bodies_that_hide_waste_before_3_3() {
         let found = found(["3.2.3", "3.4.2"]);
         assert!(found[0].says.starts_with("CouchDB 3.2.3 counts bodies of replaced"), "{found:?}");
         assert!(found[0].says.ends_with("so waste is hidden on a and b."), "{found:?}");

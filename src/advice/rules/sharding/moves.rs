@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_the_gap_and_stops_at_the_goal() {
+    fn moves_the_copy_that_halves_the_gap_and_stops_at_the_goal() {
         let ranges = [(50, 0b01), (30, 0b01), (20, 0b01), (10, 0b10)];
         let (moves, loads) = moves_of(&placed(&ranges, 2), Goal { enough: 60, min_load: 1 });
         let moved: Vec<u64> = moves.iter().map(|it| it.copy.load).collect();

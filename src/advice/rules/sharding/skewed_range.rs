@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_below_the_factor_or_the_size_worth_a_split() {
+    fn is_silent_if_skew_or_size_is_small_or_there_are_no_siblings() {
         assert_eq!(found(&shards(7)), []);
         let small = shards(8).into_iter().map(|shard| {
             let bytes = shard.file_bytes.map(|bytes| bytes / 9);

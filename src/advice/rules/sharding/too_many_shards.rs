@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_about_few_files_and_larger_ones() {
+    fn ignores_few_surplus_shards_and_large_shards() {
         let mut few = cluster(100);
         few.settings.surplus_shards = 21;
         assert_eq!(few.findings_of(&RULE), []);

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerates_small_excess_and_excess_not_worth_a_move() {
+    fn ignores_imbalance_that_is_small_or_not_worth_a_move() {
         let mut tolerated = TestCluster::with_shards(&shards(30));
         tolerated.settings.unbalanced_node_percent = 51.0;
         assert_eq!(tolerated.findings_of(&RULE), []);

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn says_three_dates_and_the_range_of_the_last() {
+    fn states_when_the_volume_fills_under_three_policies() {
         let warning = found([Some(10), Some(12), Some(20)]);
         let [only] = &warning[..] else { panic!("{warning:?}") };
         assert_eq!(
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn later_date_with_compaction_decides_the_severity() {
+    fn severity_follows_the_later_of_the_two_compaction_forecasts() {
         let severity = |smoosh, in_force| {
             found([Some(3), smoosh, in_force]).first().map(|finding| finding.severity)
         };
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn volume_that_only_compaction_keeps_free_is_information() {
+    fn volume_kept_free_only_by_compaction_has_severity_info() {
         let info = found([Some(5), None, None]);
         let [only] = &info[..] else { panic!("{info:?}") };
         assert_eq!(

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_without_functions_or_sizes() {
+    fn is_silent_if_view_functions_or_sizes_are_unknown() {
         assert_eq!(found(&[("_design/a", &[], Some(90)), ("_design/b", &[], Some(80))]), []);
         assert_eq!(found(&[("_design/a", &[1], None), ("_design/b", &[1], None)]), []);
     }

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_without_all_sizes() {
+    fn is_silent_if_any_size_is_unknown() {
         assert_eq!(found(None, &shards()), []);
         let [one, other] = shards();
         let unknown = Shard { active_bytes: None, ..other.clone() };

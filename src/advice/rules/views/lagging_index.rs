@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_advise_a_warmer_that_is_on() {
+    fn does_not_suggest_enabling_a_warmer_that_is_enabled() {
         let texts = |is_warmer_enabled, mode| {
             let mut cluster = cluster(Some(100_000));
             cluster.remedy_settings.is_warmer_enabled = is_warmer_enabled;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_without_the_lag_or_the_running_jobs() {
+    fn is_silent_if_lag_or_running_jobs_are_unknown() {
         assert_eq!(cluster(None).findings_of(&RULE), []);
         let mut unpolled = cluster(Some(100_000));
         unpolled.conditions.jobs = std::sync::Arc::default();

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_without_functions_or_size() {
+    fn is_silent_if_view_functions_or_size_are_unknown() {
         assert_eq!(found(0, Some(50 << 30)), []);
         assert_eq!(found(10, None), []);
     }

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_unless_all_is_known() {
+    fn is_silent_unless_logs_prove_that_nobody_reads_the_index() {
         let seen = |days: u64| Logs::of_days(days).and(days, "_design/old", How::Seen);
         let found = |logs: Logs| logs.findings(&["_design/old"]).len();
         assert_eq!(found(seen(60)), 1);
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_set_aside_is_deleted_after_a_week() {
+    fn advises_deleting_a_design_document_set_aside_for_a_week() {
         let kept = "_design/recliner-kept-old";
         let since = |ago: u64| Logs::of_days(61).and(ago, kept, How::Seen);
         assert_eq!(since(6).findings(&[kept]), []);
