@@ -67,7 +67,7 @@ fn page_says_how_long_it_takes_to_read() {
 
 /// Who reads these alone can run recliner, and each takes four minutes.
 #[test]
-fn three_chapters_that_suffice_are_short() {
+fn first_three_chapters_have_at_most_900_words() {
     for name in ["install.md", "first-cluster.md", "enforcing.md"] {
         let words = source(name).expect("it is a chapter").split_whitespace().count();
         assert!(words <= 900, "{name} has {words} words");

@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn commands_wait_for_a_service_that_works() {
+    async fn commands_wait_for_a_service_that_is_busy() {
         let working = Router::new()
             .route("/-/healthy", get(async || after(3).await))
             .fallback(async || after(100).await);
@@ -657,7 +657,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn response_that_drips_is_given_up() {
+    async fn response_that_arrives_too_slowly_is_given_up() {
         // Each piece comes after this time.
         let pieces = |seconds: u64, bytes: usize| {
             Router::new().fallback(async move || {

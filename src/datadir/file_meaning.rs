@@ -160,7 +160,7 @@ mod tests {
     const SHARD: &str = "shards/00000000-7fffffff/app/orders.1795222434";
 
     #[test]
-    fn the_files_of_a_compaction_mean_what_they_are() {
+    fn compaction_files_are_recognised_by_their_paths() {
         let signature: Signature = SIGNATURE.parse().unwrap();
         for shard in [SHARD, "_dbs"] {
             for path in compaction_files(shard, None) {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_determines_a_files_meaning() {
+    fn file_meaning_follows_from_its_path() {
         let named: Signature = SIGNATURE.parse().unwrap();
         let db = |shard| FileMeaning::Db { shard };
         let view = |shard| FileMeaning::View { shard, signature: named };
@@ -247,7 +247,7 @@ mod tests {
         }
 
         #[test]
-        fn a_shards_files_are_recognised(
+        fn shard_and_view_files_of_any_name_are_recognised(
             db in "[a-z][a-z0-9_$()+/-]{0,40}", seconds in any::<u32>(), from in any::<u32>(),
             signature: [u8; 16],
         ) {

@@ -87,7 +87,7 @@ fn numbers(found: &WalkItem) -> HeaderValues {
 
 /// An upgrade of nouveau builds an index beside the one that is in use.
 #[test]
-fn two_generations_of_a_nouveau_index_are_neither_scored_nor_orphans() {
+fn old_and_new_nouveau_index_are_neither_scored_nor_orphans() {
     let root = tempfile::tempdir().unwrap();
     for signature in ["0f045e3b41d71d93aaa32f23021ba536", "8d777f385d3dfec8815d20f7496026dc"] {
         let file = format!("nouveau/couchdb@a/{SHARD}/{signature}/index/_0.cfs");

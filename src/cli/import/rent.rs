@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_with_more_waste_are_commented_out() {
+    fn channels_that_leave_more_waste_are_commented_out() {
         for (fit, waste, keeps) in [
             ("near", 105, true),
             ("longer", 100, true),

@@ -122,7 +122,7 @@ mod tests {
     use crate::serve::report::EventLine;
 
     #[test]
-    fn next_request_continues_after_last_event() {
+    fn next_request_continues_after_the_last_event() {
         let answer = |seqs: &[u64], more: bool, last_seq: u64| {
             let event = |seq: &u64| EventLine { seq: *seq, ..EventLine::default() };
             Events { limit: 100, events: seqs.iter().map(event).collect(), more, last_seq }

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_ten_whole_alerts_and_no_empty_group() {
+    fn keeps_only_complete_essential_alerts_and_no_empty_group() {
         let shipped = include_str!("../../../alerts/alerts.yaml");
         let essential = only_essential(shipped);
         for name in ESSENTIAL {

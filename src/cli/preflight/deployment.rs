@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_files_and_bundles_give_the_same_index() {
+    fn folder_file_and_bundle_give_the_same_index_signature() {
         let dir = tempfile::tempdir().unwrap();
         let map = "function (doc) {\n  emit(doc.day, require('views/lib/days').of(doc));\n}";
         let lib = "exports.of = function (doc) { return 1; };";
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_the_whole_document() {
+    fn folder_is_read_as_a_complete_design_document() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("app");
         for (name, text) in [
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_from_the_files_name_keeps_the_order_of_the_other_fields() {
+    fn id_taken_from_the_file_name_keeps_the_field_order() {
         let text = r#" { "views": {"b":{"map":"m"},"a":{"map":"m"}}}"#;
         let raw = RawValue::from_string(text.trim().to_owned()).unwrap();
         let with = with_id(&raw, "_design/x").unwrap();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_no_deployment() {
+    fn refuses_paths_without_valid_design_documents() {
         let dir = tempfile::tempdir().unwrap();
         assert!(documents_at(dir.path()).unwrap_err().contains("has no design documents"));
         write(dir.path(), "a.json", "{");

@@ -56,7 +56,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn shows_what_is_ahead_and_how_earlier_forecasts_did() {
+    fn shows_forecast_and_accuracy_of_earlier_ones() {
         let line = |days: u32, gib| FreeLine {
             days,
             low_bytes: (gib - 10) * GIB,

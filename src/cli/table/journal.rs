@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_has_one_short_name_whatever_else_is_shown() {
+    fn node_name_is_shortened_the_same_way_in_every_row() {
         let id = |node| format!("db:{node}/shards%2F00000000-7fffffff%2Forders.17");
         let named = |node| named(&id(node), None);
         assert_eq!(named("couchdb@a.example"), "orders 00-7f on a.example");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn events_show_other_targets_and_repetitions() {
+    fn event_row_counts_other_targets_and_repetitions() {
         let entry = EventLine {
             also: vec!["db:n/b".into()],
             targets: Some(24),

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cell_carries_control_characters_of_an_answer_to_the_terminal() {
+    fn table_cells_contain_no_escape_characters() {
         let text = "a\u{1b}[2Jb";
         for value in [
             Value::Name(text.into()),

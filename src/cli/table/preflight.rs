@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn one_node_has_no_copies() {
+    fn table_for_one_node_does_not_mention_copies() {
         let several = answer();
         let nodes = several.nodes.iter().take(1).cloned().collect();
         let one = Preflight { nodes, ..several.clone() };
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn document_without_index_is_one_sentence() {
+    fn document_without_views_is_answered_in_one_sentence() {
         let says = "orders/_design/by_day has no views, so no index is built.".to_owned();
         let (nodes, views, notes, remedy) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let document_changes = Vec::new();

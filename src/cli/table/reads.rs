@@ -105,12 +105,12 @@ mod tests {
     use access_log::LogReads;
 
     #[test]
-    fn lists_indexes_with_their_readers() {
+    fn lists_each_index_with_its_readers() {
         insta::assert_snapshot!(indexes(&Indexes::example(), 120));
     }
 
     #[test]
-    fn says_who_reads_what() {
+    fn table_shows_which_clients_read_which_index() {
         let lines = r#"192.0.2.1 - - [26/Nov/2026:05:00:00 +0000] "GET /db/_design/d/_view/v HTTP/1.1" 200 12 "-" "Mozilla/5.0"
 192.0.2.1 - - [27/Nov/2026:05:00:00 +0000] "GET /db/_design/d/_view/v HTTP/1.1" 200 12 "-" "okhttp/4"
 192.0.2.1 - - [27/Nov/2026:05:00:00 +0000] "POST /db/_find HTTP/1.1" 200 12 "-" "okhttp/4"

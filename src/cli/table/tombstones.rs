@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn database_without_checkpoints_may_still_have_readers() {
+    fn warns_of_other_readers_if_no_replication_has_a_checkpoint() {
         let mut facts = TombstoneFacts::example("orders", AutoPurge::Unknown);
         facts.peers.clear();
         let says =
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_ages_are_said_where_couchdb_keeps_no_times() {
+    fn shows_recorded_ages_if_couchdb_keeps_no_times() {
         let facts = TombstoneFacts::example("orders", AutoPurge::Unknown);
         let says = "Of 6,000 deleted documents, all are older than 8 days.";
         let ages = DeletionAges {

@@ -270,7 +270,7 @@ fn assert_deployed(run: &Run) {
 
 proptest! {
     #[test]
-    fn killed_anywhere_it_ends_at_the_same_state(first in fates(), second in fates()) {
+    fn deployment_reaches_the_same_state_wherever_it_is_killed(first in fates(), second in fates()) {
         let mut run = Run::new(first);
         prop_assert_eq!(run.run(READY, usize::MAX), Some(Next::Ready));
         prop_assert!(run.db.is_built());
@@ -284,7 +284,7 @@ proptest! {
     }
 
     #[test]
-    fn goes_back_from_anywhere(
+    fn backing_out_at_any_point_restores_the_database(
         (first, second) in (fates(), fates()),
         wanted in prop_oneof![Just(READY), Just(SWAP)],
         requests in 1..40_usize,
@@ -314,7 +314,7 @@ fn next_with(change: impl FnOnce(&mut Facts), wanted: Wanted) -> Next {
 }
 
 #[test]
-fn stops_where_somebody_else_must_decide() {
+fn stops_if_the_database_changed_since_the_rehearsal() {
     let put = |facts: &mut Facts, text: &str| facts.live.extend([live(text)]);
     let recreated = |facts: &mut Facts| facts.instance = "2".to_owned();
     let changed = |facts: &mut Facts| put(facts, &OLD.replace("1-a", "2-a"));
@@ -335,7 +335,7 @@ fn stops_where_somebody_else_must_decide() {
 }
 
 #[test]
-fn views_in_another_order_are_another_index() {
+fn reordering_views_makes_a_different_index() {
     let one = r#"{"_id":"_design/x","views":{"a":{"map":"m"},"b":{"map":"m"}}}"#;
     let other = r#"{"_id":"_design/x","views":{"b":{"map":"m"},"a":{"map":"m"}}}"#;
     assert!(is_same(one, one));
@@ -344,7 +344,7 @@ fn views_in_another_order_are_another_index() {
 }
 
 #[test]
-fn a_document_is_the_same_after_couchdb_added_versions_to_its_search_indexes() {
+fn versions_added_by_couchdb_do_not_change_a_document() {
     let given = r#"{"_id":"_design/x","nouveau":{"a":{"index":"f"},"b":{"index":"f"}},"views":{"v":{"map":"m"}}}"#;
     let saved = given.replace(r#""index":"f""#, r#""index":"f","lucene_version":10"#);
     assert!(is_same(given, &saved) && is_same(&saved, given));
@@ -355,7 +355,7 @@ fn a_document_is_the_same_after_couchdb_added_versions_to_its_search_indexes() {
 }
 
 #[test]
-fn staging_documents_hold_only_what_the_index_is_of() {
+fn staging_document_has_only_fields_that_define_the_index() {
     let body = r#"{"_id":"_design/x","validate_doc_update":"v","filters":{"f":"f"},"views":{"v":{"map":"m"}},"language":"javascript"}"#;
     let text = format!(
         r#"{{"version":1,"db":"a","instance":"1","documents":[{{"id":"_design/x","rev":null,"built_when_live":[],"body":{body}}}],"steps":[{{"design":"_design/x","docs":null,"nodes":[]}}]}}"#
@@ -393,7 +393,7 @@ fn room(volumes: [Option<(&str, u64)>; 2], docs: u64, wanted: Wanted) -> Option<
 }
 
 #[test]
-fn an_index_that_stays_uncompacted_needs_no_room_for_a_compaction() {
+fn uncompacted_index_needs_no_space_for_a_compaction() {
     let need = |stays_uncompacted| {
         let node = PreflightNode {
             node: "n1".to_owned(),
@@ -414,7 +414,7 @@ fn an_index_that_stays_uncompacted_needs_no_room_for_a_compaction() {
 }
 
 #[test]
-fn builds_only_what_fits() {
+fn builds_only_if_the_free_space_suffices() {
     let all_the_same = Wanted { may_not_fit: true, ..READY };
     let (own, shared) = (
         |free| [Some(("v1", free)), Some(("v2", free))],
@@ -441,7 +441,7 @@ fn builds_only_what_fits() {
 }
 
 #[test]
-fn asks_the_service_only_before_what_may_build() {
+fn asks_the_service_only_before_actions_that_may_build() {
     let live = [OLD, SAME].into_iter().map(live).collect();
     let facts = Facts { live, ..Facts::default() };
     let put = |body: &str| Action::Put { id: "_design/x".to_owned(), body: body.to_owned() };
@@ -462,7 +462,7 @@ fn asks_the_service_only_before_what_may_build() {
 }
 
 #[test]
-fn a_build_that_stands_still_is_asked_for_again() {
+fn stalled_build_without_an_indexer_is_requested_again() {
     let step = |is_to_ask_again, indexers| {
         let text = plan().staging(&plan().steps[0]).unwrap();
         let staging = live(&with_id(fields(&text), "_design/changed-next", Some("1-s")));
@@ -487,7 +487,7 @@ fn a_build_that_stands_still_is_asked_for_again() {
 }
 
 #[test]
-fn a_failed_compaction_stops_the_run_that_ordered_it_and_is_ordered_by_the_next() {
+fn failed_compaction_stops_its_run_and_the_next_run_retries_it() {
     let step = |is_ordered, outcome| {
         let text = plan().staging(&plan().steps[0]).unwrap();
         let staging = live(&with_id(fields(&text), "_design/changed-next", Some("1-s")));

@@ -49,7 +49,7 @@ fn size(bytes: u64) -> String {
 }
 
 #[test]
-fn terminal_tables_show_the_sums_of_the_api() {
+fn terminal_tables_show_the_same_sums_as_the_api() {
     let plan = plan();
     let space = Space::of(&plan, &AdviceView::default());
     let [all, reclaimable] = [space.file_bytes, space.reclaimable_bytes].map(Option::unwrap);
@@ -88,7 +88,7 @@ fn terminal_tables_show_the_sums_of_the_api() {
 }
 
 #[test]
-fn tables_about_targets_show_their_numbers_of_the_api() {
+fn tables_of_targets_show_the_same_numbers_as_the_api() {
     let plan = plan();
     let found = find(&plan, "orders").all();
     let views = WholeViews::of(&plan, &found);

@@ -202,7 +202,7 @@ fn outage_lasts_from_first_failure_to_next_answer() {
 }
 
 #[test]
-fn shows_newest_events_first_and_restarts_with_new_journal() {
+fn shows_newest_events_first_and_restarts_with_a_new_journal() {
     let mut model = model("enforce");
     let seqs = |model: &Model| model.events.lines.iter().map(|it| it.seq).collect::<Vec<_>>();
     assert_eq!(seqs(&model), [9, 8, 7]);

@@ -109,7 +109,7 @@ fn draws_explanation_and_help() {
 }
 
 #[test]
-fn silent_service_adds_a_line_above_last_state() {
+fn unanswered_request_adds_a_line_above_the_last_state() {
     let mut model = after("enforce", &[]);
     model.apply(Update::Silent("http://127.0.0.1:10984 gives no answer".to_owned()));
     model.now = model.now.plus(std::time::Duration::from_secs(12));
