@@ -144,7 +144,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn fields_that_an_older_recliner_lacks_are_unknown() {
+    fn fields_missing_from_an_older_recliner_are_unknown() {
         let old = json!({"version": "0.1.0", "mode": "advise", "more": [1], "overview": null});
         let answer: MemberAnswer = serde_json::from_value(old).unwrap();
         assert_eq!(answer.suspended(), None);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_texts_and_impossible_times_are_not_kept() {
+    fn overlong_texts_are_cut_and_invalid_times_dropped() {
         let long = "ü".repeat(100_000);
         let lies = json!({
             "version": long, "mode": null,

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_person_comes_first() {
+    fn members_are_sorted_by_how_much_attention_they_need() {
         let advice = |severity: &str| json!({"open": 1, "worst": {"severity": severity, "code": "c", "says": "s"}});
         let on = |days: u64| NOW.plus(Duration::from_secs(days * 86_400)).rfc3339();
         let suspended = json!([{"says": "all"}]);

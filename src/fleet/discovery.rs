@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn login_goes_to_members_that_a_list_over_https_or_the_operator_names() {
+    fn login_is_sent_only_to_members_from_settings_or_https_lists() {
         let url = |text: &str| -> Address { text.parse().unwrap() };
         let list_url = |text: &str| ListUrl::read(text).unwrap();
         let [http, https] = ["http://sd/list", "https://sd/list?token=q9zsecret"].map(list_url);

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silent_members_take_no_place_of_others() {
+    async fn silent_members_do_not_occupy_slots_of_answering_ones() {
         let (all, begin) = (addresses(500), Instant::now());
         let mut schedule = schedule(&all, begin);
         // All but the first 200 have never answered and hang.
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn removed_member_is_forgotten_while_it_is_asked() {
+    async fn removed_member_is_forgotten_even_during_its_request() {
         let (all, now) = (addresses(2), Instant::now());
         let mut schedule = schedule(&all, now);
         let taken = schedule.take(now).unwrap();

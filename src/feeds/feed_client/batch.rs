@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_is_named_once_and_a_stale_entry_takes_precedence() {
+    fn repeated_names_are_merged_and_a_stale_entry_wins() {
         let mut names = PendingNames::default();
         names.add("a".into(), Stale::Shards);
         names.add("a".into(), Stale::Entry);

@@ -267,7 +267,7 @@ mod tests {
 
     /// Uses real time: unlike paused time, it passes between two calls of `now`.
     #[test]
-    fn saved_position_is_not_due_again_at_once() {
+    fn saved_position_is_due_again_only_after_the_interval() {
         let moment = Moment::from_unix(1_795_300_000);
         let then = Instant::now().checked_sub(Duration::from_millis(2)).unwrap();
         let state =

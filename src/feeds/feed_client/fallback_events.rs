@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn each_event_is_reported_by_one_of_the_two_sources() {
+    fn each_change_is_reported_by_either_the_feed_or_the_sweep() {
         use ScenarioStep::{Absent, Broken, Connected, Detects, Reports, Resumed};
         let cases: &[(&str, &[ScenarioStep], &[&str])] = &[
             (
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_feed_counts_as_absent_unless_it_was_followed() {
+    fn refused_feed_counts_as_absent_unless_followed_before() {
         let refused = |seq: Option<&str>| FeedState {
             refused: true,
             seq: seq.map(ToOwned::to_owned),

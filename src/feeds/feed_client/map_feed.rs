@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_replay_from_the_beginning_is_not_reported() {
+    async fn rows_replayed_from_the_beginning_are_not_reported() {
         for answer in [changes(&[("x", 3), ("y", 9)], 9), changes(&[], 3)] {
             let mut map = MapFeed::new();
             map.choose_node(&all(&["a"]));

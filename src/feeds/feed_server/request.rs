@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_errors_in_couchdbs_order() {
+    fn reports_parameter_errors_in_the_same_order_as_couchdb() {
         for (query, bad) in [
             ("feed=nonsense", BadRequest::Feed),
             ("feed=", BadRequest::Feed),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_returning_browser_continues_at_its_position() {
+    fn reconnecting_browser_resumes_at_its_last_event_id() {
         let parameters = |feed| [("feed", feed), ("since", "now")].into_iter();
         let quoted = format!("\"{OWN}\"");
         for id in [OWN, &quoted] {

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn rendered_rows_are_sliced_at_the_readers_position() {
+    fn reader_gets_only_rendered_rows_after_its_position() {
         let text = RenderedRows::render(&updates(), ERA, 0, RowFormat::Line);
         let lines = |after, at_most| {
             let part = text.slice_after(after, at_most)?;

@@ -100,7 +100,7 @@ async fn members_that_hang_or_are_slow_delay_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silent_member_is_unknown_since_its_last_answer_until_it_is_back() {
+async fn silent_member_is_dated_by_its_last_answer_until_it_is_back() {
     let hosts = ["off", "hangs"].map(str::to_owned);
     let (_fake, _settings, fleet, _tasks) = follow(settings(hosts));
     let state = |host: &str| {
@@ -121,7 +121,7 @@ async fn silent_member_is_unknown_since_its_last_answer_until_it_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn list_that_hangs_delays_no_member_and_no_reload() {
+async fn hanging_member_list_delays_neither_members_nor_reloads() {
     let hanging = FleetSettings {
         http_sd: vec![ListUrl::read("https://sd").unwrap()],
         ..settings(["good".to_owned()])
@@ -189,7 +189,7 @@ async fn malformed_answers_are_refused() {
 }
 
 #[tokio::test]
-async fn login_is_never_sent_where_a_member_redirects_to() {
+async fn login_is_never_sent_to_the_target_of_a_redirect() {
     let _again = rustls::crypto::ring::default_provider().install_default();
     let mut servers = JoinSet::new();
     let seen: Arc<Mutex<Vec<HeaderMap>>> = Arc::default();
@@ -228,7 +228,7 @@ async fn login_is_never_sent_where_a_member_redirects_to() {
 }
 
 #[tokio::test]
-async fn refused_login_and_unreadable_password_say_what_to_give() {
+async fn refused_login_and_unreadable_password_name_the_setting() {
     let _again = rustls::crypto::ring::default_provider().install_default();
     let mut servers = JoinSet::new();
     let refuses = Router::new().fallback(async || StatusCode::UNAUTHORIZED);
@@ -303,7 +303,7 @@ async fn serve_over_tls(body: String, servers: &mut JoinSet<()>) -> (String, Str
 }
 
 #[tokio::test]
-async fn login_is_sent_to_members_that_a_list_over_verified_tls_names() {
+async fn login_is_sent_to_members_from_a_list_over_verified_tls() {
     let _again = rustls::crypto::ring::default_provider().install_default();
     let mut servers = JoinSet::new();
     let seen: Arc<Mutex<Vec<bool>>> = Arc::default();

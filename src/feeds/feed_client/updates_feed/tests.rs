@@ -49,7 +49,7 @@ async fn feed_starts_from_now_and_resumes_at_last_position() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn feed_counts_as_connected_only_after_missed_rows() {
+async fn feed_counts_as_connected_once_missed_rows_are_received() {
     let stored = |seq: &str| {
         Some(FeedPosition { seq: seq.to_owned(), created_at: None, at: Moment::from_unix(90) })
     };
@@ -92,7 +92,7 @@ async fn feed_counts_as_connected_only_after_missed_rows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rewound_feed_restarts_without_reporting_its_replay() {
+async fn rewound_feed_restarts_without_reporting_replayed_rows() {
     for behind in [1, 5] {
         let mut state = listening(5);
         let replay: Vec<UpdateLine> = (behind..100).map(|at| update("a", at)).collect();
@@ -174,7 +174,7 @@ proptest! {
 }
 
 #[test]
-fn each_result_sets_next_step_and_reported_events() {
+fn each_result_determines_the_next_step_and_reported_events() {
     let now = Moment::from_unix(200);
     let mut feed = UpdatesFeed::new();
     let mut handle = |result: UpdatesResult| {

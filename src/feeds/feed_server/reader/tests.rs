@@ -60,7 +60,7 @@ fn received(after: u64, numbers: &[u64], up_to: u64, highest_removed_seq: u64) -
 }
 
 #[test]
-fn each_live_event_sets_rows_stage_and_position() {
+fn each_live_event_determines_rows_stage_and_position() {
     use broadcast::error::RecvError;
     let (rows, heartbeat) = (|count: usize| "{".repeat(count), "\n");
     for (name, event, sent, stage, position) in [
@@ -93,7 +93,7 @@ fn each_live_event_sets_rows_stage_and_position() {
 }
 
 #[test]
-fn body_ends_after_silence_or_first_longpoll_event() {
+fn response_ends_after_silence_or_the_first_longpoll_event() {
     let (piece, next) = live(Kind::Continuous, false).handle_live(LiveEvent::Silence);
     assert!(piece.is_empty() && matches!(next, ReaderStage::Closing));
     let mut reader = live(Kind::Longpoll, true);

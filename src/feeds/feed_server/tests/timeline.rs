@@ -105,7 +105,7 @@ async fn longpoll_waits_for_the_first_event_or_its_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn continuous_ends_after_silence_and_stays_open_with_heartbeats() {
+async fn continuous_feed_ends_when_silent_unless_it_has_heartbeats() {
     let fixture = Fixture::with_defaults().await;
     let mut quiet = fixture.open("feed=continuous&timeout=1000").await;
     let mut beats = fixture.open("feed=continuous&heartbeat=400&timeout=1000&limit=3").await;
