@@ -114,14 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn default_channels_become_the_rent_preset() {
+    fn default_smoosh_channels_become_the_rent_preset() {
         let AsRent { channels, findings } = as_rent(&Channels::default());
         assert_eq!(channels.list, ChannelPreset::Rent.channels());
         assert_eq!(findings, [""; 0]);
     }
 
     #[test]
-    fn keeps_settings_that_all_channels_share() {
+    fn rent_channels_combine_the_settings_of_smoosh_channels() {
         let smoosh = smoosh(|channel| {
             if channel.kind == TargetKind::Db {
                 // Upgrade channels have no counterpart by rent, so their settings are ignored.

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn unanswered_poll_ends_no_build() {
+    fn unanswered_poll_does_not_end_a_build() {
         let (mut meter, tables) = (BuildMeter::default(), tables());
         meter.apply_poll(&poll(&[(12, 120)]), &tables, NOW);
         let mut silent = poll(&[]);

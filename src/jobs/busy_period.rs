@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_period_goes_on_and_has_no_time_in_the_future() {
+    fn restored_period_continues_and_has_no_future_times() {
         let began = BusyPeriod::beginning(job(1, "a"), at(10));
         let period = BusyPeriod { first_ended_at: Some(at(14)), ..began };
         let restored = |now| BusyPeriod::restored(node(1), &period.record(), at(now));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_the_clock_changes_no_length() {
+    fn clock_changes_do_not_affect_the_length_of_a_period() {
         for (before, now) in [(100, 90_000), (90_000, 90_003), (200_000, 90_000)] {
             let running = BusyPeriod::beginning(job(1, "a"), at(before - 40));
             let ended = BusyPeriod {

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_databases_documents_are_written_before_its_ids() {
+    fn share_of_bytes_written_counts_documents_before_ids() {
         let view = JobKind::CompactView("_design/x".into());
         for (kind, completed, written) in [
             (JobKind::CompactDb, 0.0, 0.0),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn records_time_of_last_change() {
+    fn records_when_progress_last_changed() {
         let mut progress = JobProgress::unknown(Moment::from_unix(0));
         let view = task(TaskKind::CompactsView("_design/x".into()), Some("view"), 5, 10);
         let at = Moment::from_unix;

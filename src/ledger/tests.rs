@@ -371,7 +371,7 @@ fn add_nodes(draft: &mut Draft) {
 
 proptest! {
     #[test]
-    fn books_add_up_in_any_world(
+    fn ledger_entries_add_up_after_any_sequence_of_changes(
         steps in proptest::collection::vec(
             (proptest::collection::vec((0_u8..18, any::<u32>(), 0_u64..1 << 30), 0..4), 1_u64..2_000),
             1..40,
@@ -427,7 +427,7 @@ fn each_action_is_attributed_to_its_cause() {
 }
 
 #[test]
-fn what_a_compaction_frees_is_attributed_to_who_started_it() {
+fn bytes_freed_by_a_compaction_are_attributed_to_its_starter() {
     let mut world = World::new();
     world.act(3, 0, 0);
     world.now = world.now.plus(Duration::from_secs(60));
@@ -439,7 +439,7 @@ fn what_a_compaction_frees_is_attributed_to_who_started_it() {
 }
 
 #[test]
-fn changes_while_nobody_watched_are_attributed_over_the_gap() {
+fn changes_while_not_running_are_attributed_and_marked_as_a_gap() {
     let mut world = World::new();
     world.save();
     world.act(0, 0, 9 * MIB);
@@ -463,7 +463,7 @@ fn changes_while_nobody_watched_are_attributed_over_the_gap() {
 }
 
 #[test]
-fn what_a_volume_shows_between_sweeps_waits_for_the_files() {
+fn volume_growth_is_booked_only_with_the_next_sweep() {
     let mut world = World::new();
     let used = |world: &World| world.books.volumes["couchdb@a"].bytes;
     let before = used(&world);
@@ -499,7 +499,7 @@ fn shown(is_shown: bool) -> Movements {
 }
 
 #[test]
-fn index_files_that_a_sidecar_shows_later_after_a_restart_changed_nothing() {
+fn index_files_shown_late_by_a_sidecar_are_not_booked_as_changes() {
     let mut books = Books::resume(None, INTERVAL, START);
     books.receive(shown(true), START);
     let bucket = books.current.encode().unwrap();
@@ -524,7 +524,7 @@ fn index_files_that_a_sidecar_shows_later_after_a_restart_changed_nothing() {
 }
 
 #[test]
-fn files_of_a_compaction_that_ended_while_nobody_watched_are_gone() {
+fn compaction_files_gone_after_a_restart_are_booked_as_removed() {
     let walked = |mib: i64, unfinished: u64| {
         let mut movements = shown(true);
         movements.nodes[1].bytes = mib << 20;
@@ -544,7 +544,7 @@ fn files_of_a_compaction_that_ended_while_nobody_watched_are_gone() {
 }
 
 #[test]
-fn hours_become_days_and_add_up() {
+fn hourly_entries_merge_into_days_and_add_up() {
     let mut world = World::new();
     for hour in 0..(17 * 24) {
         world.act((hour % 3).try_into().unwrap(), hour, MIB);
@@ -567,7 +567,7 @@ fn hours_become_days_and_add_up() {
 }
 
 #[test]
-fn small_entries_are_summed_up_exactly() {
+fn pruned_small_entries_keep_the_exact_sum() {
     let mut bucket = Bucket::default();
     for at in 0..100_i64 {
         let key = EntryKey {
@@ -603,7 +603,7 @@ fn history_of(world: &World, sums: &mut history::BucketSums) -> Option<[i64; 4]>
 }
 
 #[test]
-fn forecasts_read_what_was_booked_for_a_volume_also_after_a_restart() {
+fn restored_ledger_gives_forecasts_the_same_history() {
     let mut world = World::new();
     let mut sums = history::BucketSums::default();
     for (what, bytes) in [(0, 9 * MIB), (4, 8 * MIB), (0, 3 * MIB), (3, 0)] {

@@ -154,7 +154,7 @@ fn unreadable_rules_are_reported_and_left_out() {
 }
 
 #[test]
-fn impossible_database_names_make_no_channel() {
+fn rules_for_impossible_database_names_make_no_channel() {
     let long = format!("userdb-{}", "61".repeat(40));
     let imported = import_rules(&format!(
         "[compactions]\n_default = [{{db_fragmentation, \"70%\"}}, {{view_fragmentation, \"200%\"}}]\n\
@@ -198,7 +198,7 @@ fn reports_rules_that_no_channel_can_express() {
 }
 
 #[test]
-fn reports_keys_of_the_daemon_itself() {
+fn reports_settings_of_the_compaction_daemon() {
     let imported = import_rules(
         "[compaction_daemon]\ncheck_interval = 1\nsnooze_period_ms = 1\nfoo = 1\n[compactions]\n\
          _default = [{db_fragmentation, \"50%\"}, {view_fragmentation, \"50%\"}, {from, \"24:00\"}, {to, \"24:01\"}]\n",

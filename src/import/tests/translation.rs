@@ -8,7 +8,7 @@ fn assert_findings(version: &str, ini: &str, expected: &[&str]) {
 }
 
 #[test]
-fn default_settings_cause_no_findings_of_import() {
+fn importing_default_settings_adds_no_findings() {
     for version in ["3.1.2", "3.2.2", "3.3.3", "3.5.0"] {
         let settings = read_smoosh(&node("n", version, "")).findings.len();
         assert_eq!(import_one(version, "").findings.len(), settings, "{version}");
@@ -16,7 +16,7 @@ fn default_settings_cause_no_findings_of_import() {
 }
 
 #[test]
-fn databases_that_skip_a_broken_channel_are_errors() {
+fn broken_channel_that_some_databases_skip_is_an_error() {
     assert_findings(
         "3.5.0",
         "[smoosh.slack_dbs]\nmin_changes = 5\nmin_size = x\n",
@@ -130,7 +130,7 @@ fn reports_channels_for_files_without_live_bytes() {
 }
 
 #[test]
-fn reports_databases_ignored_in_part() {
+fn reports_databases_of_which_only_some_shards_are_ignored() {
     assert_findings(
         "3.5.0",
         "[smoosh.ignore]\nshards/00000000-7fffffff/db.1 = true\nshards/00000000-ffffffff/all.1 = true\n_dbs=true\n",

@@ -19,7 +19,7 @@ fn default_settings_become_default_channels() {
 }
 
 #[test]
-fn before_3_3_keeps_order_and_has_no_cleanup() {
+fn import_before_3_3_keeps_channel_order_without_cleanup() {
     let imported = import_one("3.2.2", "");
     assert_eq!(
         channel_names(&imported.channels),

@@ -223,7 +223,7 @@ fn a_start_is_tracked_to_its_end() {
 }
 
 #[test]
-fn data_written_during_a_job_counts_as_copied() {
+fn copied_bytes_include_data_written_during_the_job() {
     for (active, copied) in [(240, 240), (90, 100)] {
         let mut line = Scenario::new();
         let intent = line.intent(10);
@@ -236,7 +236,7 @@ fn data_written_during_a_job_counts_as_copied() {
 }
 
 #[test]
-fn file_swap_decides_outcome_of_job_between_polls() {
+fn job_between_two_polls_is_judged_by_whether_its_file_changed() {
     for (after, ending) in [
         (facts(15, 110, 100, 50, 50), JobResult::Freed),
         (facts(75, 900, 100, 55, 10), JobResult::Failed),
@@ -309,7 +309,7 @@ fn refused_request_fails_and_unsent_request_has_no_outcome() {
 }
 
 #[test]
-fn other_copy_waits_after_restart_until_plans_show_jobs() {
+fn other_copy_waits_after_restart_until_a_plan_shows_the_job() {
     let other_copy = |line: &Scenario, seconds| {
         let target = line.draft.current().target(line.dbs[1]).unwrap().id();
         Intent { target, node: NODES[1].into(), ..line.intent(seconds) }
@@ -332,7 +332,7 @@ fn other_copy_waits_after_restart_until_plans_show_jobs() {
 }
 
 #[test]
-fn adopts_running_jobs_after_restart_and_judges_others() {
+fn adopts_running_jobs_after_restart_and_judges_ended_ones() {
     // (what the first poll shows, what the file shows, how it ends)
     for (running, after, ending) in [
         (true, facts(50, 110, 100, 50, 50), JobResult::Freed),
@@ -359,7 +359,7 @@ fn adopts_running_jobs_after_restart_and_judges_others() {
 }
 
 #[test]
-fn task_of_old_request_must_appear_soon_after_restart() {
+fn restored_request_must_show_its_task_soon_after_restart() {
     for (since, settled) in [(0, 102), (90, 120), (1_000, 130)] {
         let mut line = Scenario::new();
         line.tracker.adopt([line.intent(since)], at(99));
@@ -428,7 +428,7 @@ fn clock_change_neither_ends_nor_delays_jobs() {
 }
 
 #[test]
-fn task_shown_before_its_file_is_known_gets_a_verdict() {
+fn task_seen_before_its_file_is_known_is_still_judged() {
     for target in [true, false] {
         let mut line = Scenario::new();
         line.tracker.adopt([line.intent(0)], at(10));
@@ -456,7 +456,7 @@ fn intent_is_lost_if_its_target_never_returns() {
 }
 
 #[test]
-fn only_one_copy_of_a_view_shows_its_size() {
+fn job_on_an_unmeasured_view_copy_has_no_sizes() {
     for (node, sizes) in [(0, (Some(600), Some(61))), (1, (None, None))] {
         let mut line = Scenario::new();
         let intent = line.view_intent(10, NODES[node], Some(SHARD));
@@ -482,7 +482,7 @@ fn only_one_copy_of_a_view_shows_its_size() {
 
 /// Only the second copy has waste; the job on it is judged by its own file, and needs no other job.
 #[test]
-fn job_on_a_differing_copy_is_judged_by_that_copy() {
+fn job_on_the_only_copy_with_waste_is_judged_by_that_copy() {
     let mut line = Scenario::new();
     let copies_at = |line: &mut Scenario, seconds, file_of_second| {
         let copies = [(line.nodes[1], facts(seconds, file_of_second, 60, 50, 0))];
@@ -525,7 +525,7 @@ fn a_job_is_judged_by_the_size_of_its_file_just_before_the_swap() {
 }
 
 #[test]
-fn little_freed_beside_many_writes_is_unknown_if_the_old_file_was_not_read_again() {
+fn result_is_unmeasured_if_many_writes_hide_what_was_freed() {
     for (seq, ending) in [(90, JobResult::Unmeasured), (51, JobResult::NothingFreed)] {
         let mut line = Scenario::new();
         let intent = line.intent(10);
@@ -540,7 +540,7 @@ fn little_freed_beside_many_writes_is_unknown_if_the_old_file_was_not_read_again
 
 /// A view in bulk load: its compaction catches up with all that is written.
 #[test]
-fn a_file_that_outgrew_its_compaction_has_no_result_and_teaches_nothing() {
+fn file_that_outgrew_its_compaction_is_unmeasured_and_not_learned() {
     let mut line = Scenario::new();
     let intent = line.view_intent(10, NODES[0], Some(SHARD));
     line.start(intent.clone()).unwrap();

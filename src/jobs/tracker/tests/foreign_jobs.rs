@@ -20,7 +20,7 @@ fn line(started: u64) -> (Scenario, TrackerChanges) {
 }
 
 #[test]
-fn reads_unknown_initial_size_while_job_runs() {
+fn rereads_a_file_of_unknown_initial_size_while_its_job_runs() {
     // 900 bytes were measured 15 minutes earlier.
     let (mut line, step) = line(1_001);
     assert_eq!(line.tracker.jobs().list[0].file_bytes, None, "the old measurement does not count");
@@ -35,7 +35,7 @@ fn reads_unknown_initial_size_while_job_runs() {
 }
 
 #[test]
-fn job_that_began_before_its_file_was_read_teaches_nothing() {
+fn job_whose_file_was_first_read_while_it_ran_is_not_learned() {
     // All writes are in the file that is read, and the compaction still has to catch up with most of them: what it
     // leaves looks as if no compaction could free it.
     let (mut line, _) = line(1_001);
@@ -67,7 +67,7 @@ fn initial_size_stays_unknown_if_read_after_the_swap() {
 }
 
 #[test]
-fn recent_measurement_gives_initial_size() {
+fn recent_measurement_counts_as_the_initial_size() {
     let mut line = Scenario::new();
     line.read(line.dbs[0], facts(960, 4_000, 400, 90, 10));
     let step = line.poll(1_005, [Some(&[began(1_001)]), Some(&[])]);
@@ -90,7 +90,7 @@ fn uses_start_time_from_node_unless_in_the_future() {
 }
 
 #[test]
-fn requests_file_until_it_was_read() {
+fn requests_a_reading_of_the_file_until_it_arrives() {
     let (mut line, _) = line(1_001);
     let again = line.poll(1_010, [Some(&[began(1_001)]), Some(&[])]);
     assert!(again.reread.contains(&line.dbs[0]));
@@ -102,7 +102,7 @@ fn requests_file_until_it_was_read() {
 }
 
 #[test]
-fn detects_unseen_compaction_by_replaced_file() {
+fn detects_an_unseen_compaction_by_the_replaced_file() {
     let mut line = Scenario::new();
     line.poll(1, IDLE);
     let quiet = line.read(line.dbs[0], facts(20, 100, 100, 50, 50));
@@ -138,7 +138,7 @@ fn file_change_with_known_cause_is_not_another_compaction() {
 }
 
 #[test]
-fn the_end_of_a_job_lies_between_the_polls_around_it() {
+fn end_of_a_job_is_bounded_by_the_polls_around_it() {
     let (mut line, _) = line(1_001);
     line.poll(1_010, [Some(&[began(1_001)]), Some(&[])]);
     // Its node did not answer meanwhile.
@@ -152,7 +152,7 @@ fn the_end_of_a_job_lies_between_the_polls_around_it() {
 }
 
 #[test]
-fn job_that_ended_before_the_tables_knew_its_file_has_an_outcome() {
+fn job_that_ended_before_its_file_was_known_has_an_outcome() {
     let mut line = Scenario::new();
     let known = std::mem::replace(&mut line.draft, Draft::new(1));
     for node in NODES {
@@ -170,7 +170,7 @@ fn job_that_ended_before_the_tables_knew_its_file_has_an_outcome() {
 }
 
 #[test]
-fn a_size_before_a_bulk_load_is_not_the_size_before_the_job() {
+fn size_measured_before_a_bulk_load_is_not_the_initial_size() {
     let mut line = Scenario::new();
     line.read(line.dbs[0], facts(960, 8_348, 4_000, 90, 10));
     line.poll(1_005, [Some(&[began(1_001)]), Some(&[])]);

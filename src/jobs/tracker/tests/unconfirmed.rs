@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn unconfirmed_request_is_judged_by_the_file() {
+fn unconfirmed_request_is_lost_if_its_file_is_unchanged() {
     let mut line = Scenario::new();
     let intent = line.intent(10);
     line.start(intent.clone()).unwrap();
@@ -17,7 +17,7 @@ fn unconfirmed_request_is_judged_by_the_file() {
 }
 
 #[test]
-fn view_copy_may_have_run_unless_reading_disproves_it() {
+fn unconfirmed_view_job_may_have_run_unless_its_copy_was_read() {
     for (node, may_have_run, why) in [
         (0, false, "its size was read afterwards"),
         (1, true, "the other copy's size is never read"),
