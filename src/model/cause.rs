@@ -147,7 +147,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn each_change_has_its_cause() {
+    fn each_change_of_a_file_is_split_into_its_causes() {
         let of = |kind, before, after| changes_of_file(kind, &before, &after);
         let mib = |count: i64| count << 20;
         let known = |file, active, seq, compacted| {
@@ -203,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn causes_add_up_to_the_byte(before in any_facts(), after in any_facts(), is_view: bool) {
+        fn causes_add_up_to_the_exact_change_of_the_file(before in any_facts(), after in any_facts(), is_view: bool) {
             let kind = if is_view { TargetKind::View } else { TargetKind::Db };
             let sum: i64 = changes_of_file(kind, &before, &after).iter().map(|(_, it)| it).sum();
             let sizes = before.file_bytes.get().zip(after.file_bytes.get()).unwrap();

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_channels_are_those_of_smoosh_in_its_order() {
+    fn default_channels_are_those_of_smoosh_in_the_same_order() {
         let names: Vec<_> =
             Channels::default().list.iter().map(|channel| channel.name.to_string()).collect();
         assert_eq!(

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn load_of_minutes_is_not_extrapolated_to_a_week() {
+    fn short_burst_of_writes_is_not_extrapolated_to_a_week() {
         let growth = growth(&[reading(0, 0, 0), reading(1_200, 7_200, 7_200)]);
         let now = at(1_200);
         let ahead = |span| growth.ahead(now).unwrap().within(Duration::from_secs(span)).0;
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn expects_nothing_until_watched_for_ten_minutes() {
+    fn expected_growth_is_unknown_until_watched_for_ten_minutes() {
         assert_eq!(Growth::default().expected(at(9_000_000)), None);
         assert_eq!(growth(&[reading(0, 9, 9)]).expected(at(599)), None);
         let idle = growth(&[reading(0, 9, 9)]).expected(at(600)).unwrap();
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_of_days_match_the_expected_rate() {
+    fn daily_rates_match_the_expected_rate() {
         let steps = [(0, 0), (HOUR, 9_000), (5 * HOUR, 90_000), (20 * HOUR, 91_000)];
         let growth = growth(&steps.map(|(at, size)| reading(at, size, size / 2)));
         for after in [20, 21, 90] {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn compaction_leaves_the_waste_that_is_written_while_it_runs() {
+    fn waste_written_during_a_compaction_depends_on_its_rate() {
         // 1 MB a second, of which 0.4 are live: at 5 MB a second, 40 MB take ten seconds, because
         // what is written meanwhile is copied too.
         let steps =
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn recent_rate_fades_to_the_rate_of_days() {
+    fn recent_hourly_rate_fades_to_the_daily_rate() {
         let mut steps: Vec<_> =
             (0..24 * 20).map(|hour| reading(hour * HOUR, 1_000, 1_000)).collect();
         let idle = 24 * 20 * HOUR;

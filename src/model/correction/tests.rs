@@ -17,7 +17,7 @@ fn trusted(density: f32, trust: f32) -> Correction {
 }
 
 #[test]
-fn subtracts_excess_over_documents_as_far_as_writes_explain_it() {
+fn prediction_drops_excess_bytes_that_writes_can_explain() {
     // 1,000 documents of 10,000 bytes; active bytes also count 1,000 superseded versions.
     let bloated = db(40_000_000, 20_000_000, 1_000, 2_000, 1_000);
     let fitted = estimate::fitted_bytes(TargetKind::Db, &bloated).unwrap();
@@ -61,7 +61,7 @@ fn subtracts_excess_over_documents_as_far_as_writes_explain_it() {
 }
 
 #[test]
-fn a_view_is_predicted_by_its_rows() {
+fn trusted_correction_predicts_a_view_from_its_row_bytes() {
     let facts =
         Facts { external_bytes: OptionalU64::new(1_000_000), ..Facts::sized(9_000_000, 4_000_000) };
     let predicted = trusted(1.2, 1.0).predicted_bytes(TargetKind::View, &facts).unwrap();
@@ -72,7 +72,7 @@ fn a_view_is_predicted_by_its_rows() {
 }
 
 #[test]
-fn confidence_is_learned_where_compactions_changed_or_confirmed() {
+fn confidence_is_learned_if_compactions_corrected_or_confirmed() {
     let bloated = db(40_000_000, 20_000_000, 1_000, 2_000, 1_000);
     let low = Facts { confidence: Confidence::Low, ..bloated };
     let (none, half) = (Correction::NONE, trusted(10_000.0, 0.5));
@@ -96,7 +96,7 @@ fn confidence_is_learned_where_compactions_changed_or_confirmed() {
 }
 
 #[test]
-fn each_instance_and_kind_has_its_own_correction() {
+fn each_database_instance_and_kind_has_its_own_correction() {
     let mut corrections = Corrections::default();
     assert!(corrections.is_empty());
     corrections.set("app", ".1", TargetKind::Db, trusted(1.0, 0.5));
@@ -133,7 +133,7 @@ fn any_facts() -> impl Strategy<Value = Facts> {
 
 proptest! {
     #[test]
-    fn fitted_rule_applies_unchanged_without_outcomes(facts in any_facts()) {
+    fn without_outcomes_the_fitted_prediction_is_unchanged(facts in any_facts()) {
         for kind in TargetKind::each() {
             let fitted = estimate::fitted_bytes(kind, &facts);
             prop_assert_eq!(Correction::NONE.predicted_bytes(kind, &facts), fitted);
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn corrected_prediction_lies_between_its_two_inputs(
+    fn correction_lies_between_fitted_and_document_based_prediction(
         facts in any_facts(),
         density in prop_oneof![0.0..10.0_f32, 0.0..1e12_f32],
         trusts in (0.0..=1.0_f32, 0.0..=1.0_f32),
@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn just_compacted_file_is_predicted_by_fitted_rule_alone(
+    fn just_compacted_file_is_predicted_without_correction(
         facts in any_facts(),
         density in 0.0..1e6_f32,
     ) {

@@ -17,7 +17,7 @@ const LOW: &str = "00000000-7fffffff";
 const HIGH: &str = "80000000-ffffffff";
 
 #[test]
-fn few_changes_bring_back_few_documents() {
+fn lower_bound_of_still_deleted_falls_with_later_changes() {
     for (then, now, expected) in [
         // Nothing changed, 500 were deleted, and 500 changes of which all may be 250 returns and new deletions.
         (counts(1_000, 5_000, 0), counts(1_000, 5_000, 0), Some(1_000)),
@@ -39,7 +39,7 @@ fn few_changes_bring_back_few_documents() {
 }
 
 #[test]
-fn another_file_tells_nothing_about_the_one_before() {
+fn counts_of_a_replaced_file_give_no_bound() {
     let then = counts(900, 1_900, 0);
     let now = counts(1_800, 4_000, 0);
     assert_eq!(then.still_deleted(&now), Some(300));
@@ -119,7 +119,7 @@ fn change() -> impl Strategy<Value = Change> {
 proptest! {
     /// Whatever happened, no more is said to be old than is, and a copy is never taken for another.
     #[test]
-    fn the_bound_never_exceeds_the_truth(
+    fn bound_of_still_deleted_never_exceeds_the_truth(
         changes in vec((any::<Index>(), change()), 1..200),
         then in any::<Index>(),
     ) {
@@ -138,7 +138,7 @@ proptest! {
 
     /// The same through a record that is stored and read, over days without some of the copies.
     #[test]
-    fn a_record_says_no_more_than_the_truth(
+    fn stored_record_never_overstates_old_deletions(
         days in vec((vec((any::<Index>(), change()), 0..12), any::<bool>(), any::<bool>()), 1..60),
     ) {
         let mut copies = [LOW, HIGH].map(|_| Copy { docs: vec![None; 12], update_seq: 0, purge_seq: 0 });
@@ -180,7 +180,7 @@ fn seen(deleted: u64, update_seq: u64) -> SeenCopies<'static> {
 }
 
 #[test]
-fn a_point_is_kept_for_each_day_and_fewer_with_age() {
+fn record_keeps_daily_points_and_thins_them_with_age() {
     let mut record = DeletionRecord::beginning(".1");
     for number in 0..4_000 {
         assert!(record.see(&seen(number, number), day(number)), "day {number}");
@@ -204,7 +204,7 @@ fn a_point_is_kept_for_each_day_and_fewer_with_age() {
 }
 
 #[test]
-fn what_was_not_read_is_unknown_and_is_added_later_that_day() {
+fn unread_copy_is_unknown_and_filled_in_later_the_same_day() {
     let mut record = DeletionRecord::beginning(".1");
     let half = |deleted| {
         let mut half = seen(deleted, 100);
@@ -223,7 +223,7 @@ fn what_was_not_read_is_unknown_and_is_added_later_that_day() {
 }
 
 #[test]
-fn replaced_file_of_a_copy_starts_over() {
+fn record_starts_over_for_a_copy_whose_file_is_replaced() {
     let mut record = DeletionRecord::beginning(".1");
     record.see(&seen(10, 100), day(1));
     // It grew beyond its former sequence within a day, which the sweep between has seen.
@@ -242,7 +242,7 @@ fn replaced_file_of_a_copy_starts_over() {
 }
 
 #[test]
-fn points_of_a_clock_that_was_ahead_are_forgotten() {
+fn points_dated_in_the_future_are_forgotten() {
     let mut record = DeletionRecord::beginning(".1");
     record.see(&seen(10, 100), day(1));
     record.see(&seen(20, 110), day(400));

@@ -80,7 +80,7 @@ fn file_as_large_as_its_active_bytes_frees_almost_nothing() {
 }
 
 #[test]
-fn rows_that_compress_well_do_not_reduce_the_prediction() {
+fn well_compressed_rows_do_not_reduce_the_prediction() {
     let compressed =
         Facts { external_bytes: OptionalU64::new(3_000_000), ..db(10_000_000, 1_000_000, 1, 1) };
     assert_eq!(fitted_bytes(TargetKind::View, &compressed), Some(1_000_000 + VIEW_HEADER_BYTES));

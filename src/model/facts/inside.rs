@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn x_ray_gives_the_size_until_the_file_is_replaced() {
+    fn xray_predicts_the_size_until_it_is_outdated() {
         let left = |facts: &Facts| inside().predicted_bytes(facts).map(|bytes| bytes / MIB);
         assert_eq!(left(&facts(100, 90, 0)), Some(30));
         assert_eq!(left(&facts(110, 95, 5)), Some(35), "five more are live");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_x_ray_is_contradicted_by_what_a_compaction_freed() {
+    fn xray_is_contradicted_if_a_compaction_frees_another_amount() {
         let before = facts(100, 90, 1);
         let after = |left| Facts { compacted_seq: number(9), ..facts(left, left, 2) };
         let wrong = |after: &Facts| inside().is_contradicted(&before, after, None);

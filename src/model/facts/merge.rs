@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn compares_only_readings_of_the_same_state() {
+    fn compares_sources_only_for_the_same_state_of_a_file() {
         for (case, known, seen, expected) in [
             ("the same", http(1, 90, 5, 40, 2), files(2, 90, 5, 40, 2), ReadingComparison::Equal),
             (
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_index_is_compared_with_its_header() {
+    fn only_an_idle_index_is_compared_with_its_header() {
         let header = files(1, 90, 5, 40, 0);
         let reading = |file, seq, active| Facts {
             external_bytes: OptionalU64::new(9),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_reading_wins_fact_by_fact() {
+    fn later_reading_wins_for_each_fact_separately() {
         let mut known = http(1, 90, 5, 40, 5);
         known.updates_pending = OptionalU64::new(9);
         known.flags = FactFlags { compact_running: true, ..FactFlags::default() };
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_older_than_couchdbs_answer_adds_nothing() {
+    fn header_older_than_couchdbs_answer_is_ignored() {
         let known = http(9, 99, 6, 44, 5);
         assert_eq!(
             merge(&known, &files(8, 90, 5, 40, 5)),
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unmeasured_reading_changes_nothing() {
+    fn reading_without_measurement_changes_nothing() {
         let known = http(1, 90, 5, 40, 5);
         assert_eq!(merge(&known, &Facts::default()), (known, ReadingComparison::Incomparable));
         assert_eq!(merge(&Facts::default(), &known), (known, ReadingComparison::Incomparable));

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_values_that_the_later_reading_lacks() {
+    fn update_keeps_values_that_the_later_reading_lacks() {
         let header = Overhead {
             purge_seq: OptionalU64::new(2_000),
             purges_limit: OptionalU64::new(50),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn is_notable_only_above_thresholds() {
+    fn overhead_is_notable_only_above_thresholds() {
         let with = |purge_seq: Option<u64>, local_bytes: Option<u64>| Overhead {
             purge_seq: purge_seq.into(),
             local_bytes: local_bytes.into(),

@@ -50,7 +50,7 @@ fn assert_near(bytes: u64, gib: f64) {
 }
 
 #[test]
-fn steady_growth_goes_on_and_fills_the_volume_on_its_day() {
+fn steady_growth_is_extrapolated_until_the_volume_is_full() {
     let steady = history(30 * 24, |_| [1, 2, 0]);
     let forecast = forecast_of(&steady, 720, &FreedCourse::default());
     assert_near(forecast.after_days(1).unwrap().median, 648.0);
@@ -89,7 +89,7 @@ fn forecast_is_withheld_until_growth_was_watched_for_two_days() {
 }
 
 #[test]
-fn days_of_the_week_repeat() {
+fn weekly_pattern_is_repeated() {
     // Ten GiB an hour on each seventh day, one on all others; today is the day before it.
     let weekly =
         history(28 * 24, |ago| if (ago - 1) / 24 % 7 == 6 { [10, 0, 0] } else { [1, 0, 0] });
@@ -100,7 +100,7 @@ fn days_of_the_week_repeat() {
 }
 
 #[test]
-fn event_is_no_rate_unless_it_comes_again() {
+fn single_event_does_not_count_as_a_rate_unless_repeated() {
     let at = |ago: u64, event: [i64; 3]| if ago == 30 { event } else { [1, 0, 0] };
     for once in [[1, 0, 300], [300, 0, 0]] {
         let forecast =
@@ -115,7 +115,7 @@ fn event_is_no_rate_unless_it_comes_again() {
 }
 
 #[test]
-fn growth_that_doubles_goes_on_with_a_damped_trend() {
+fn doubling_growth_continues_with_a_damped_trend() {
     let doubling = history(28 * 24, |ago| [1 << (3 - (ago - 1) / 168), 0, 0]);
     let forecast = forecast_of(&doubling, 20_000, &FreedCourse::default());
     // Eight GiB an hour in the last week, sixteen in the next.
@@ -126,7 +126,7 @@ fn growth_that_doubles_goes_on_with_a_damped_trend() {
 }
 
 #[test]
-fn compaction_frees_by_what_was_written_and_no_more_than_there_is() {
+fn compaction_frees_no_more_than_the_waste_that_was_written() {
     let steady = history(30 * 24, |_| [0, 1, 0]);
     let point = |days: u32, waste: f64, freed: f64| FreedPoint {
         after: DAY * days,
@@ -158,7 +158,7 @@ proptest! {
 
     /// Whatever was booked, a range is ordered, and nothing panics.
     #[test]
-    fn ranges_are_ordered(
+    fn forecast_ranges_are_ordered_for_any_history(
         booked in proptest::collection::vec((-4_i64..9, 0_i64..9, -50_i64..50, 1_u64..4_000), 1..60),
         free in 0_u64..500,
         widened in 0.5_f64..4.0,
@@ -198,7 +198,7 @@ proptest! {
 proptest! {
     /// Every byte is in exactly one day, whatever the spans.
     #[test]
-    fn days_add_up(lengths in proptest::collection::vec(1_u64..200_000, 1..40)) {
+    fn every_booked_byte_is_in_exactly_one_day(lengths in proptest::collection::vec(1_u64..200_000, 1..40)) {
         let mut until = NOW;
         let mut spans = Vec::new();
         for seconds in lengths {

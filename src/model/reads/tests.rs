@@ -42,7 +42,7 @@ fn covered(reads: &Reads, names: &[&str]) -> Option<u32> {
 }
 
 #[test]
-fn time_is_covered_back_to_the_first_gap_of_any_node() {
+fn coverage_reaches_back_to_the_latest_gap_of_any_node() {
     let mut reads = Reads::default();
     reads.add(&every_hour(Some("a"), 1..=90));
     assert_eq!(covered(&reads, &["a"]), Some(90));
@@ -57,7 +57,7 @@ fn time_is_covered_back_to_the_first_gap_of_any_node() {
 }
 
 #[test]
-fn late_lines_are_no_gap_and_old_ones_are() {
+fn coverage_may_lack_yesterday_but_no_earlier_day() {
     let mut reads = Reads::default();
     reads.add(&every_hour(Some("a"), 2..=9));
     assert_eq!(covered(&reads, &["a"]), Some(8));
@@ -67,7 +67,7 @@ fn late_lines_are_no_gap_and_old_ones_are() {
 }
 
 #[test]
-fn a_proxy_covers_nodes_only_if_it_sees_everything() {
+fn proxy_log_covers_nodes_only_if_the_proxy_sees_all_requests() {
     let mut reads = Reads::default();
     reads.add(&every_hour(None, 1..=5));
     assert_eq!(covered(&reads, &["a", "b"]), None);
@@ -76,7 +76,7 @@ fn a_proxy_covers_nodes_only_if_it_sees_everything() {
 }
 
 #[test]
-fn lines_that_may_be_missing_are_a_gap() {
+fn hour_with_possibly_missing_lines_is_a_gap() {
     let mut logs = every_hour(Some("a"), 1..=5);
     logs.break_first_hour();
     let mut reads = Reads::of_logs(&logs);
@@ -87,7 +87,7 @@ fn lines_that_may_be_missing_are_a_gap() {
 }
 
 #[test]
-fn too_many_uses_leave_a_gap() {
+fn day_with_too_many_uses_is_a_gap() {
     let mut logs = every_hour(Some("a"), [1]);
     for number in 0..=MAX_DAY_USES {
         let mut more =
@@ -103,7 +103,7 @@ fn too_many_uses_leave_a_gap() {
 }
 
 #[test]
-fn reads_are_those_of_an_index_or_a_view() {
+fn reads_are_counted_for_an_index_and_for_each_view() {
     let mut logs = every_hour(Some("a"), 1..=10);
     for (ago, node, names, how, class) in [
         (3, Some("a"), "db _design/d v", How::Read, Class::Unknown),
@@ -136,7 +136,7 @@ fn reads_are_those_of_an_index_or_a_view() {
 }
 
 #[test]
-fn a_design_document_is_known_since_it_was_last_written() {
+fn design_document_is_known_since_its_last_write() {
     let mut logs = LogReads::default();
     let mut see = |ago, how| {
         logs.add(request(ago, 3, Some("a"), Some(("db _design/d", how, Class::Unknown))), "proxy");

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_forecasts_are_compared_with_what_came() {
+    fn kept_forecasts_are_compared_with_later_measurements() {
         let right = lived(40, 10).backtest(7, 30).unwrap();
         assert_eq!(right, Backtest { compared: 30, within: 30, error: 0.0 });
         let wrong = lived(40, 20).backtest(7, 30).unwrap();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn record_widens_ranges_that_are_too_narrow_and_narrows_others() {
+    fn past_errors_widen_or_narrow_forecast_ranges() {
         assert_eq!(lived(9, 20).widening(), [1.0; 3], "too few were compared");
         let [day, week, month] = lived(25, 13).widening();
         assert!((day - 3.0).abs() < 1e-6 && (week - 3.0).abs() < 1e-6, "{day}, {week}");
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn moment_without_a_measurement_is_not_compared() {
+    fn forecast_without_a_timely_measurement_is_not_compared() {
         let mut record = ForecastRecord::default();
         record.keep(&forecast(0, 900 * GIB), [1.0; 3]);
         assert!(!record.compare(GIB, at(0).plus(DAY / 2)), "not yet");
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_400_days_are_kept() {
+    fn forecast_record_keeps_at_most_400_days() {
         let mut record = ForecastRecord::default();
         (0..500).for_each(|day| record.keep(&forecast(day, GIB), [1.0; 3]));
         assert_eq!((record.kept.len(), record.kept[0].made_at), (400, at(100)));

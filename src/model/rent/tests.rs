@@ -33,7 +33,7 @@ fn rent_after(readings: &[WasteReading]) -> (Rent, f64) {
 }
 
 #[test]
-fn rent_is_unknown_before_the_first_reading_and_zero_at_it() {
+fn rent_is_unknown_before_and_zero_at_the_first_reading() {
     assert_eq!(Rent::UNKNOWN.byte_seconds(100, at(50)), None);
     assert_eq!(Rent::UNKNOWN.parts(), None);
     assert_eq!(rent_after(&[reading(50, 900, 500, 0)]).1, 0.0);
@@ -56,7 +56,7 @@ fn constant_waste_leaves_stored_rent_unchanged() {
 }
 
 #[test]
-fn changed_waste_is_interpolated_since_the_last_reading() {
+fn waste_between_two_readings_is_interpolated() {
     let (_, rent) = rent_after(&[
         reading(100, 1_000, 0, 0),
         reading(200, 1_000, 0, 0),
@@ -85,7 +85,7 @@ fn a_compaction_pays_off_the_share_of_the_waste_that_it_freed() {
 }
 
 #[test]
-fn a_view_counts_as_compacted_when_half_of_its_waste_is_gone() {
+fn view_counts_as_compacted_if_half_of_its_waste_is_gone() {
     let view = |seconds, file, reclaimable| WasteReading {
         compacted_seq: None,
         ..reading(seconds, file, reclaimable, 0)
@@ -131,7 +131,7 @@ fn file_that_is_half_waste_is_due_after_one_horizon() {
 }
 
 #[test]
-fn facts_without_sizes_or_time_give_no_reading() {
+fn facts_without_sizes_or_time_give_no_waste_reading() {
     let facts = Facts::read(2 << 20, 1 << 20, at(9));
     assert!(WasteReading::of(TargetKind::Db, &facts, Correction::NONE).is_some());
     assert!(WasteReading::of(TargetKind::Cleanup, &facts, Correction::NONE).is_none());

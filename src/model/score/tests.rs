@@ -35,7 +35,7 @@ fn views(facts: &Facts) -> [f64; 3] {
 }
 
 #[test]
-fn cases_of_smooshs_tests_score_as_in_smoosh() {
+fn test_cases_of_smoosh_get_the_same_scores() {
     for (case, facts, expected) in [
         ("ratio", sizes(5_242_880, 524_288), [10.0, 0.0, 0.0]),
         ("slack", sizes(33_554_432, 16_777_215), [0.0, 16_777_217.0, 0.0]),
@@ -79,7 +79,7 @@ fn bounds_are_strict_where_smoosh_is_strict() {
 }
 
 #[test]
-fn changes_are_checked_before_anything_else() {
+fn too_few_changes_are_checked_before_anything_else() {
     let mut upgrade = channel(TargetKind::Db, PriorityKind::Upgrade, 2.0);
     upgrade.min_changes = 10;
     let facts = |update_seq, compacted_seq: Option<u64>| Facts {
@@ -115,7 +115,7 @@ fn file_without_active_bytes_scores_a_finite_nonzero_minimum() {
 }
 
 #[test]
-fn a_cleanup_is_taken_only_with_evidence() {
+fn cleanup_is_taken_only_with_evidence_of_stale_files() {
     let cleanup = Channel::with_defaults("c", TargetKind::Cleanup, PriorityKind::Cleanup);
     let mut facts = Facts::default();
     assert!(score(&cleanup, TargetKind::Cleanup, &facts).is_err());

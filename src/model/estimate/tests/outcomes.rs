@@ -250,14 +250,14 @@ fn table() -> String {
 }
 
 #[test]
-fn the_documented_table_matches_the_held_out_errors() {
+fn documented_error_table_matches_the_held_out_data() {
     let table = table();
     println!("{table}");
     assert_eq!(table, HELD_OUT);
 }
 
 #[test]
-fn the_fitted_numbers_match_the_fit_on_all_outcomes() {
+fn fitted_constants_match_a_fit_on_all_outcomes() {
     let exact = fit(&of_kind(TargetKind::Db), &of_kind(TargetKind::View));
     for (name, fitted, exact) in [
         ("bytes_per_rewrite", FITTED.bytes_per_rewrite, exact.bytes_per_rewrite),
@@ -279,7 +279,7 @@ fn no_measured_db_lost_more_active_bytes_than_the_maximum() {
 }
 
 #[test]
-fn held_out_shapes_are_predicted_better_than_by_slack() {
+fn held_out_data_is_predicted_better_than_by_active_bytes_alone() {
     // (kind, median, worst): our error is at most this share of the naive error.
     for (kind, median, worst) in [(TargetKind::Db, 0.45, 0.2), (TargetKind::View, 0.3, 0.7)] {
         let groups = held_out(kind);

@@ -96,7 +96,7 @@ fn judge(days: usize) -> (String, Vec<[f64; 5]>) {
 }
 
 #[test]
-fn week_ahead_is_better_than_a_line_in_every_world() {
+fn week_forecast_beats_linear_extrapolation_in_every_world() {
     let (table, shares) = judge(7);
     insta::assert_snapshot!(table);
     for [held, error, hours, week, _] in shares {

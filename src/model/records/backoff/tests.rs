@@ -101,7 +101,7 @@ fn a_cool_down_ends_by_itself_and_any_success_clears_the_failures() {
 
 /// Covers jobs that a server accepts and never shows, and cleanups, whose effect no reading shows.
 #[test]
-fn jobs_without_visible_effect_are_repeated_ever_more_rarely() {
+fn jobs_without_visible_effect_are_repeated_less_and_less_often() {
     let cleaned =
         |at| Outcome { kind: TargetKind::Cleanup, ..outcome(JobResult::Unmeasured, at, [None; 3]) };
     for ended in [|at| outcome(JobResult::Lost, at, [None; 3]), cleaned as fn(u64) -> Outcome] {
@@ -251,7 +251,7 @@ fn state_after_a_compaction_decides_whether_the_next_is_futile() {
 
 /// A compaction that resumed an interrupted one left its waste; the next one freed 60 % of the file.
 #[test]
-fn what_a_resumed_compaction_left_is_tried_once_more() {
+fn waste_left_by_a_resumed_compaction_is_tried_once_more() {
     let now = measured([367, 137, 5_000, 9_999]);
     let ended = |file: u64| {
         let after = measured([file, 137, 5_000, 1_000]);
@@ -292,7 +292,7 @@ fn what_a_resumed_compaction_left_is_tried_once_more() {
 
 /// A shard was compacted for 23 minutes under writes that ceased as it ended: 40.3 MiB with 2.1 live.
 #[test]
-fn waste_left_by_ceased_writes_counts_at_once_and_is_compacted_after_calm() {
+fn waste_left_when_writes_stop_is_compacted_after_a_calm_period() {
     let after = measured([403, 21, 50_000, 100_000]);
     let after = AfterCompaction {
         file_bytes: after.file_bytes.get(),
@@ -397,7 +397,7 @@ fn an_upgrade_without_effect_is_not_repeated_at_once() {
 }
 
 #[test]
-fn a_round_over_the_copies_of_a_view_ends_with_the_last_copy() {
+fn round_over_view_copies_ends_with_the_last_copy() {
     let mut remembered = TargetRecord::default();
     remembered.record_copy_done("a", 3);
     remembered.record_copy_done("a", 3);

@@ -107,7 +107,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 #[test]
-fn three_compactions_correct_for_old_attachments_in_active_bytes() {
+fn three_compactions_correct_active_bytes_for_old_attachments() {
     let csv = include_str!("../../../../tests/data/compactions/attachments-3.3.3.csv");
     let mut learned = LearnedCorrections::default();
     let mut ratios: BTreeMap<String, (f64, f64)> = BTreeMap::new();
@@ -144,7 +144,7 @@ fn three_compactions_correct_for_old_attachments_in_active_bytes() {
 }
 
 #[test]
-fn corrects_almost_nothing_where_active_bytes_are_right() {
+fn corrections_are_negligible_where_active_bytes_are_right() {
     let shapes = include_str!("../../../../tests/data/compactions/shapes.csv");
     let mut learned = LearnedCorrections::default();
     let (mut fitted, mut corrected) = (Vec::new(), Vec::new());
@@ -187,7 +187,7 @@ fn evidence_raises_trust_and_time_lowers_it() {
 }
 
 #[test]
-fn contrary_evidence_wins_over_one_outlier() {
+fn later_contrary_evidence_outweighs_one_outlier() {
     let mut learned = LearnedCorrections::default();
     // Nearly everything was deleted just before the first compaction.
     learned.learn(key("a"), &compaction(DAY, 100, 100_000_000));
@@ -206,7 +206,7 @@ fn contrary_evidence_wins_over_one_outlier() {
 }
 
 #[test]
-fn other_databases_count_only_where_active_bytes_mislead() {
+fn evidence_of_other_databases_counts_only_at_low_confidence() {
     let mut learned = LearnedCorrections::default();
     for db in ["a", "b", "c", "d", "e", "f"] {
         for day in 1..=3 {

@@ -103,7 +103,7 @@ fn open_and_ended_runs_are_bounded() {
 }
 
 #[test]
-fn outcomes_count_once_for_each_open_run_that_covers_them() {
+fn outcome_counts_once_in_each_open_run_that_covers_it() {
     use JobOwner::{Other, Recliner};
     use JobResult::{Failed, Freed, NothingFreed, Unmeasured};
     // Whether it is the last copy, whether it counts, the results, and the freed bytes.
