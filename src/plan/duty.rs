@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_may_join_until_the_first_job_ends() {
+    fn jobs_may_start_on_a_busy_node_until_its_first_job_ends() {
         let now = at(1_100);
         assert_eq!(refusal(&period(None, None), 50.0, now), None);
         let refused =
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rest_after_zero_work_or_at_100_percent() {
+    fn node_does_not_rest_after_zero_work_or_at_100_percent_duty() {
         assert_eq!(refusal(&period(Some(1_000), Some(1_000)), 50.0, at(1_000)), None);
         for period in [period(Some(1_030), None), period(Some(1_030), Some(1_040))] {
             assert_eq!(refusal(&period, 100.0, at(1_041)), None);

@@ -299,7 +299,7 @@ mod tests {
     use crate::model::settings::limits::Limits;
 
     #[test]
-    fn allowed_jobs_double_every_30_s_or_every_longer_wait() {
+    fn ramp_doubles_allowed_jobs_every_30_s_or_longer_wait() {
         // The wait, and the jobs allowed in a cluster of eight after a number of seconds.
         let half_minutes = [(0, Some(1)), (29, Some(1)), (30, Some(2)), (89, Some(4)), (90, None)];
         let minutes = [(59, Some(1)), (60, Some(2)), (119, Some(2)), (179, Some(4)), (180, None)];

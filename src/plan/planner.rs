@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn replans_when_a_job_ends_or_a_cool_down_is_over() {
+    async fn replans_when_a_job_or_a_cool_down_ends() {
         let clock = Clock::anchored(Moment::from_unix(1_000));
         let mut draft = Draft::new(5);
         let node = draft.get_or_add_node("couchdb@a");
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn limits_are_bounded_by_a_lease_until_it_ends_if_recliner_enforces() {
+    async fn enforcing_recliner_is_bound_by_its_lease_until_it_ends() {
         let own_share = Share { jobs: 1, bytes_per_hour: 100 };
         let lease = Share { jobs: 3, bytes_per_hour: u64::MAX };
         for (mode, before, after) in [(Mode::Enforce, 3, 1), (Mode::Advise, 8, 8)] {

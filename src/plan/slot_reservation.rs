@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reservation_lasts_an_eighth_of_doubling_ages_up_to_maximum() {
+    fn reservations_recur_at_doubling_ages_and_last_an_eighth_of_them() {
         let minute = |minutes: u64| Moment::from_unix(minutes * 60);
         let patience = Duration::from_secs(16 * 60);
         let hold = |age: u64| active_period(minute(0), minute(age), patience);

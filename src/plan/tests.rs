@@ -155,7 +155,7 @@ fn a_target_belongs_to_the_first_channel_that_takes_it() {
 }
 
 #[test]
-fn running_stale_or_splitting_target_is_skipped_for_the_next() {
+fn next_target_starts_if_better_ones_run_are_stale_or_split() {
     let mut draft = Draft::new(5);
     let ids = node_with(
         &mut draft,
@@ -289,7 +289,7 @@ proptest! {
 }
 
 #[test]
-fn reason_that_lasts_is_shown_instead_of_one_that_passes() {
+fn lasting_reason_is_shown_instead_of_a_temporary_one() {
     let mut draft = Draft::new(5);
     let ids = node_with(&mut draft, &[("small", 100, 10), ("large", 100_000, 10_000)]);
     let snapshot = draft.publish(at(200));

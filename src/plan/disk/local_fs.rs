@@ -64,7 +64,7 @@ mod tests {
         assert!(error.contains("gone") && error.contains("files.data_dir"), "{error}");
     }
     #[tokio::test]
-    async fn measures_what_unfinished_files_take() {
+    async fn measures_disk_usage_of_unfinished_compaction_files() {
         let dir = tempfile::tempdir().unwrap();
         let [data, meta] =
             ["a.1.couch.compact.data", "a.1.couch.compact.meta"].map(|name| dir.path().join(name));

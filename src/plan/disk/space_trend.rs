@@ -139,7 +139,7 @@ mod tests {
     type Line = (u64, u64, Option<(u64, f64)>, Option<u64>);
 
     #[test]
-    fn counts_only_unexplained_fall_that_soon_fills_the_volume() {
+    fn alarms_only_at_unexplained_loss_that_soon_fills_the_volume() {
         let tables: &[(&str, &[Line])] = &[
             ("two samples are not enough", &[(0, 100, None, None), (200, 10, None, None)]),
             (

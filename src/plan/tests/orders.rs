@@ -105,7 +105,7 @@ fn records_of_a_deleted_target_do_not_apply_to_a_reused_row() {
 }
 
 #[test]
-fn lasting_refusal_is_reported_before_a_brief_one() {
+fn node_limit_of_zero_is_reported_instead_of_the_ramp() {
     let (mut draft, ids) = three();
     let node = NodeIx::from_usize(1).unwrap();
     let just_started = || TargetConstraints {
@@ -194,7 +194,7 @@ fn only_forced_order_overrides_missing_channel_and_back_off() {
 }
 
 #[test]
-fn start_if_ordered_agrees_with_a_plan_that_has_the_order() {
+fn hypothetical_start_agrees_with_a_plan_that_has_the_order() {
     let (mut draft, ids) = three();
     let none = || TargetConstraints::default();
     let plan = of(&mut draft, none(), enforcing(), |_| {});

@@ -55,7 +55,7 @@ fn reason(plan: &Plan, ix: TargetIx) -> Option<RefusalReason> {
 
 /// The properties below would show little if some reason never occurred.
 #[test]
-fn worlds_cover_every_reason_and_every_kind_of_start() {
+fn generated_worlds_cover_every_reason_and_kind_of_start() {
     let mut runner = TestRunner::deterministic();
     let (mut reasons, mut kinds) = (BTreeSet::new(), BTreeSet::new());
     for _ in 0..1_500 {
@@ -83,7 +83,7 @@ fn worlds_cover_every_reason_and_every_kind_of_start() {
 
 /// Like the test above, for reservations.
 #[test]
-fn calm_worlds_cover_every_kind_of_reservation() {
+fn generated_calm_worlds_cover_every_kind_of_reservation() {
     let mut runner = TestRunner::deterministic();
     let (mut limit_reasons, mut ready, mut starts, mut large) = (BTreeSet::new(), 0, 0, 0);
     for _ in 0..1_500 {
@@ -175,7 +175,7 @@ proptest! {
     /// Two kinds of reasons do come and go: the target's turn, and the space that others leave. Another
     /// target whose pause ends takes its slot until that target's own facts are too old.
     #[test]
-    fn gone_reason_does_not_return_while_nothing_happens(spec in any_spec()) {
+    fn past_refusal_reason_does_not_return_while_nothing_happens(spec in any_spec()) {
         let world = spec.build();
         let mut queues = Queues::new(Arc::clone(&world.channels));
         queues.apply_snapshot(&world.snapshot, at(NOW));
@@ -202,7 +202,7 @@ proptest! {
     /// The largest shard reported to fit is the largest whose peak does not exceed a volume's
     /// remaining space.
     #[test]
-    fn largest_shard_that_fits_separates_fitting_from_too_large(spec in any_spec()) {
+    fn shards_fit_exactly_up_to_the_reported_largest_one(spec in any_spec()) {
         let world = spec.build();
         let plan = world.plan(0);
         let naive = Naive { world: &world, plan: &plan, chosen: vec![], reservation: None };
@@ -291,7 +291,7 @@ proptest! {
 proptest! {
     /// Without hypothetical facts, a plan's queues lead to the plan's own starts.
     #[test]
-    fn queues_without_changes_give_the_starts_of_the_plan(spec in any_spec()) {
+    fn unchanged_queues_give_the_starts_of_the_plan(spec in any_spec()) {
         let plan = spec.build().plan(0);
         let Conditions { constraints, .. } = &plan.conditions;
         let orders = constraints.orders.keys();

@@ -132,7 +132,7 @@ fn waste_becomes_due_only_with_time() {
 }
 
 #[test]
-fn never_read_file_has_no_rent() {
+fn file_that_was_never_read_has_unknown_rent() {
     let (mut planner, _) = Planner::new(&[]);
     let node = planner.draft.find_node("couchdb@a").unwrap();
     let db = planner.draft.get_or_add_db(DbName { db: "new", suffix: ".1" });
@@ -220,7 +220,7 @@ fn changed_horizon_factor_takes_effect_at_once() {
 }
 
 #[test]
-fn compaction_makes_a_due_target_no_longer_due() {
+fn compacted_target_is_no_longer_due() {
     let (mut planner, ids) = Planner::new(&[("half", 2_000, 1_000)]);
     let now = READ + 48 * HOUR;
     assert_eq!(starts(&planner.plan_at(now)), ids);

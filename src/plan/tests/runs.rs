@@ -45,7 +45,7 @@ fn started(draft: &mut Draft, history: TargetConstraints) -> Vec<String> {
 }
 
 #[test]
-fn members_of_active_runs_start_first_and_the_best_of_them_before_the_others() {
+fn members_of_active_runs_start_first_in_order_of_priority() {
     let all = || run(RunScope::All);
     for (run, expected) in [
         (run(database("good")), &["good", "best"][..]),
@@ -71,7 +71,7 @@ fn members_of_active_runs_start_first_and_the_best_of_them_before_the_others() {
 }
 
 #[test]
-fn member_that_did_not_fit_into_its_queue_starts_if_the_better_one_may_not() {
+fn run_member_beyond_queue_capacity_starts_if_a_better_one_cannot() {
     let cooling = Backoff::CoolDown { since: at(NOW - 5), until: at(NOW + 99) };
     for (run, expected) in [(None, &[][..]), (Some(run(RunScope::All)), &["good"])] {
         let (mut draft, ids) = three();
@@ -87,7 +87,7 @@ fn member_that_did_not_fit_into_its_queue_starts_if_the_better_one_may_not() {
 proptest! {
     /// Progress looks up in the queues what is decided about most members.
     #[test]
-    fn progress_counts_what_is_decided_about_each_member(spec in any_spec(), force in any::<bool>()) {
+    fn run_progress_counts_the_decision_about_each_member(spec in any_spec(), force in any::<bool>()) {
         let plan = spec.build().plan(0);
         let run = Run { force, ..run(RunScope::All) };
         let progress = plan.run_progress(SUPPOSED_RUN, &run, |_, _| None);
@@ -111,7 +111,7 @@ proptest! {
 }
 
 #[test]
-fn target_that_was_compacted_since_a_run_began_is_no_member() {
+fn target_compacted_since_the_run_began_is_no_longer_a_member() {
     let (mut draft, ids) = three();
     for (done, is_member) in [(6, true), (7, false), (8, false)] {
         let history = TargetConstraints {
@@ -127,7 +127,7 @@ fn target_that_was_compacted_since_a_run_began_is_no_member() {
 }
 
 #[test]
-fn run_waits_for_the_rest_of_a_node_and_a_single_order_does_not() {
+fn run_waits_while_a_node_rests_but_a_single_order_does_not() {
     let (mut draft, ids) = three();
     let node = NodeIx::from_usize(1).unwrap();
     let first_job = JobKey { node, shard: "s".into(), kind: JobKind::CompactDb };
@@ -155,7 +155,7 @@ fn counted(plan: &Plan) -> (u64, u64, u64) {
 }
 
 #[test]
-fn run_ends_once_every_member_was_compacted_or_is_left_out() {
+fn run_ends_when_every_member_is_compacted_or_left_out() {
     let day = 86_400;
     let quarantined = Backoff::Quarantined { since: at(NOW - 5), failures: 5 };
     let futile = Backoff::Futile { since: at(NOW - 5), file_bytes: 100 * MIB, caught_up: false };
@@ -203,7 +203,7 @@ fn run_ends_once_every_member_was_compacted_or_is_left_out() {
 }
 
 #[test]
-fn channel_that_only_advises_leaves_its_members_out() {
+fn run_leaves_out_members_of_channels_that_only_advise() {
     let (mut draft, _) = three();
     let plan = of(&mut draft, with(run(RunScope::All)), enforcing(), |channels| {
         channels.list.iter_mut().for_each(|channel| channel.mode = Mode::Advise);
@@ -212,7 +212,7 @@ fn channel_that_only_advises_leaves_its_members_out() {
 }
 
 #[test]
-fn unknown_sizes_are_waited_for_and_never_done() {
+fn run_waits_for_members_of_unknown_size() {
     let (mut draft, _) = three();
     let node = NodeIx::from_usize(1).unwrap();
     let db = draft.get_or_add_db(DbName { db: "dark", suffix: ".1" });
@@ -224,7 +224,7 @@ fn unknown_sizes_are_waited_for_and_never_done() {
 }
 
 #[test]
-fn remaining_time_follows_from_rate_and_duty() {
+fn remaining_time_of_a_run_follows_from_rate_and_duty() {
     let (mut draft, _) = three();
     for (rate, expected) in [(None, None), (Some(MIB as f64), Some(90.0))] {
         let history =

@@ -48,7 +48,7 @@ fn plan_of(draft: &mut Draft, conditions: &Conditions, rules: &Arc<Rules>) -> Pl
 type Case<'a> = (&'a [(&'a str, u64, u64)], u64, Option<u64>, &'a [&'a str], &'a [&'a str], u64);
 
 #[test]
-fn each_compaction_makes_room_for_the_next() {
+fn space_freed_by_each_compaction_is_available_to_the_next() {
     let cases: [Case<'_>; 6] = [
         // The peak of a database is 2.2 times its live data: 220 MiB for `large`, which fits only
         // into what the others free.
@@ -100,7 +100,7 @@ fn each_compaction_makes_room_for_the_next() {
 }
 
 #[test]
-fn what_others_compact_now_takes_no_slot_in_the_outlook() {
+fn compactions_by_others_take_no_slot_in_the_outlook() {
     let mut draft = Draft::new(5);
     let ids = node_with(&mut draft, &[("a", 100, 10), ("b", 100, 10)]);
     let mut runs = facts(100 * MIB, 10 * MIB, 100);
@@ -114,7 +114,7 @@ fn what_others_compact_now_takes_no_slot_in_the_outlook() {
 }
 
 #[test]
-fn unknown_or_stated_space_makes_no_room() {
+fn freed_bytes_do_not_add_to_unknown_or_fixed_space() {
     let sizes = [("large", 400, 100), ("small", 60, 10)];
     let mut draft = Draft::new(5);
     node_with(&mut draft, &sizes);
@@ -143,7 +143,7 @@ fn unknown_or_stated_space_makes_no_room() {
 }
 
 #[test]
-fn a_run_waits_for_others_and_ends_with_what_does_not_pass() {
+fn tidy_waits_for_running_jobs_and_ends_when_nothing_more_fits() {
     let mut draft = Draft::new(5);
     let ids = node_with(&mut draft, &[("a", 100, 10), ("b", 100, 10)]);
     let job = |at: usize, owner| Job {
@@ -188,7 +188,7 @@ fn a_run_waits_for_others_and_ends_with_what_does_not_pass() {
 }
 
 #[test]
-fn the_peak_of_a_view_counts_all_its_files_on_a_node() {
+fn peak_of_a_view_counts_all_its_files_on_a_node() {
     let mut draft = Draft::new(5);
     let node = member(&mut draft, NODE);
     let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".1" });
@@ -217,7 +217,7 @@ fn the_peak_of_a_view_counts_all_its_files_on_a_node() {
 /// Each row: MiB of the copies on three nodes, the nodes that a round has compacted, the node that starts, and
 /// how many requests a person would have to send.
 #[test]
-fn the_copy_with_waste_starts_and_no_other() {
+fn only_the_view_copy_with_waste_starts() {
     for (sizes, done, starts, requests) in [
         ([10, 10, 100], &[][..], Some(2), 1),
         ([10, 50, 100], &[], Some(2), 2),

@@ -121,7 +121,7 @@ impl Running {
 }
 
 #[tokio::test(start_paused = true)]
-async fn space_of_another_nodes_directory_is_unknown() {
+async fn free_space_is_unknown_if_the_directory_is_another_nodes() {
     let directories = vec!["/srv/data".into()];
     let local = Some(LocalDirectories { node: "couchdb@a".to_owned(), directories });
     let running = Running::start(DiskSettings { local, ..settings(vec![]) }, |_, now| {
@@ -146,7 +146,7 @@ async fn space_of_another_nodes_directory_is_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keeps_value_after_failures_until_it_is_too_old() {
+async fn keeps_the_last_free_space_after_failures_until_it_is_too_old() {
     let failing_from = Moment::from_unix(START + 20);
     let running = Running::start(
         settings(vec![prometheus_volume(&["couchdb@a", "couchdb@b"])]),
@@ -177,7 +177,7 @@ async fn keeps_value_after_failures_until_it_is_too_old() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn does_not_measure_a_pending_volume_again() {
+async fn volume_is_not_measured_again_while_a_measurement_is_pending() {
     let volumes =
         settings(vec![prometheus_volume(&["couchdb@a"]), prometheus_volume(&["couchdb@b"])]);
     let running = Running::start(volumes, |_, _| std::future::pending().boxed());
@@ -271,7 +271,7 @@ async fn space_that_falls_without_jobs_marks_the_volume() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn held_bytes_are_measured_together_with_free_space() {
+async fn unfinished_bytes_are_measured_together_with_free_space() {
     const GIB: u64 = 1 << 30;
     const LASTS: u64 = 400;
     // A file of 600 GiB on a volume of 1,000 is compacted to 400, a GiB a second.

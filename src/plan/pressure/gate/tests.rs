@@ -90,7 +90,7 @@ fn gate_closes_above_high_mark_and_opens_at_low_mark() {
 }
 
 #[test]
-fn maximum_hold_opens_gate_and_reports_every_ignored_signal() {
+fn gate_opens_after_the_maximum_and_reports_ignored_signals() {
     let mut gate = PressureGate::default();
     let mut changes = Vec::new();
     for seconds in (0..=120).step_by(10) {
@@ -112,7 +112,7 @@ fn maximum_hold_opens_gate_and_reports_every_ignored_signal() {
 }
 
 #[test]
-fn hold_names_the_signal_that_closed_first() {
+fn closed_gate_names_the_signal_that_holds_it_longest() {
     let mut gate = PressureGate::default();
     for (seconds, queue) in [(0, 90.0), (10, 90.0), (20, 90.0), (30, 1.0), (40, 1.0)] {
         gate.record(RunQueue, Some(queue));
@@ -131,7 +131,7 @@ fn hold_names_the_signal_that_closed_first() {
 proptest! {
     /// The gate never stays closed for longer than the maximum, no matter what is read.
     #[test]
-    fn no_hold_exceeds_the_maximum(
+    fn gate_never_stays_closed_longer_than_the_maximum(
         readings in prop::collection::vec(
             (prop::option::of(0.0..200.0_f64), prop::option::of(0.0..4.0_f64)),
             1..200,
