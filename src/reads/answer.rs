@@ -117,7 +117,7 @@ mod tests {
     use access_log::LogReads;
 
     #[test]
-    fn another_recliner_reads_what_was_sent() {
+    fn serialised_reads_are_parsed_back_by_another_recliner() {
         let lines = [
             "[notice] 2026-11-26T05:00:00.8Z a@b <0.1.0> b5 h 127.0.0.1 admin GET /db/_design/d/_view/v 200 ok 36",
             "[notice] 2026-11-27T05:00:00.8Z a@b <0.1.0> b5 h 127.0.0.1 admin POST /db/_find 200 ok 36",

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn each_line_counts_once_through_rotation_and_restarts() {
+    fn each_log_line_counts_once_through_rotation_and_restarts() {
         let mut log = Log::new();
         log.append(&(line(3, "v") + &line(3, "v") + "[notice] 2026-11-27T04:00:00Z half"));
         assert_eq!(log.count("v"), 2);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_were_lost_leave_a_gap() {
+    fn log_file_deleted_between_runs_leaves_a_gap() {
         let mut log = Log::new();
         log.append(&line(3, "v"));
         log.count("v");
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_not_read() {
+    fn files_that_are_not_rotated_logs_are_ignored() {
         let mut log = Log::new();
         log.append(&line(3, "v"));
         fs::write(log.path("couch.log2"), line(4, "v")).unwrap();

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_hours_that_were_read_from_begin_to_end_are_covered() {
+    async fn only_hours_read_from_beginning_to_end_are_covered() {
         let mut log = Log::new();
         let writer = log.writer();
         log.lines(&writer, &["03:20", "03:59", "04:00", "04:30"]).await;
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_that_waited_in_the_pipe_cover_nothing() {
+    async fn lines_that_waited_in_the_pipe_cover_no_hour() {
         let mut log = Log::new();
         let mut writer = log.writer();
         writer.write_all((line("03:20") + &line("04:00") + &line("05:00")).as_bytes()).unwrap();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_writer_whose_clock_is_ahead_does_not_cover_the_hour_it_begins_in() {
+    async fn first_hour_of_a_writer_with_a_fast_clock_is_not_covered() {
         let mut log = Log::new();
         let mut writer = log.writer();
         for (says, at) in [("05:20", "04:50"), ("06:05", "05:35"), ("07:00", "06:30")] {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn half_lines_are_joined_unless_their_writer_ends() {
+    async fn partial_lines_are_joined_unless_their_writer_ends() {
         let mut log = Log::new();
         let (text, mut writer) = (line("03:20"), log.writer());
         let (begin, rest) = text.split_at(60);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pipe_without_a_request_is_reported() {
+    async fn pipe_that_never_had_a_request_is_reported() {
         let mut log = Log::new();
         assert_eq!(log.look().len(), 1);
         drop(log.writer());

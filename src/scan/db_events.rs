@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn emits_changes_but_not_the_first_listing() {
+    fn first_listing_emits_no_events_but_later_changes_do() {
         let (mut draft, mut detector) = (Draft::new(5), ChangeDetector::default());
         let (a, in_a) = db(&mut draft, "a", ".1");
         let (b, _) = db(&mut draft, "b", ".1");

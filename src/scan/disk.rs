@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_sidecar_removes_its_files_unless_walked_here() {
+    fn files_of_an_absent_sidecar_are_removed_unless_walked_locally() {
         for walked in [false, true] {
             let (mut targets, mut disk, node, _) = one_part();
             let peer: Arc<str> = "http://a:10984".into();
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn file_whose_name_has_no_known_form_is_unknown_until_it_is_gone() {
+    fn unrecognised_file_is_an_unknown_target_until_it_is_gone() {
         let (mut targets, mut disk) = (TargetTables::new(1), Disk::default());
         let node = targets.draft.get_or_add_node("couchdb@a");
         for name in ["orders.1795222434", "orders.1795222434.1"] {
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_file_is_an_error_only_where_the_map_places_it() {
+    fn file_without_header_is_an_error_only_if_the_map_places_it() {
         let (mut targets, mut disk) = (TargetTables::new(1), Disk::default());
         let node = targets.draft.get_or_add_node("couchdb@a");
         let db = targets.draft.get_or_add_db(DbName { db: "orders", suffix: ".1795222434" });
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn directory_without_the_listed_shards_is_another_ones() {
+    fn directory_without_any_listed_shard_belongs_to_another_node() {
         let (mut targets, mut disk) = (TargetTables::new(1), Disk::default());
         let node = targets.draft.get_or_add_node("couchdb@a");
         let range = Some(Range { from: 0, to: u32::MAX });
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_file_becomes_a_target_only_without_a_map() {
+    fn unmapped_file_becomes_a_target_only_if_there_is_no_map() {
         for without_map in [false, true] {
             let (mut targets, mut disk) = (TargetTables::new(1), Disk::default());
             let node = targets.draft.get_or_add_node("couchdb@a");

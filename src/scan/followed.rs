@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn shard_with_event_is_unconfirmed_until_reread_outside_sweeps() {
+    fn shard_with_an_event_is_unconfirmed_until_it_is_reread() {
         let (mut targets, node, ix) = one_shard();
         let (settings, now) = (settings(), Instant::now());
         let (mut followed, mut views) = (Followed::new(now), IndexTables::default());
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_up_unknown_databases_or_lists_all_if_many() {
+    fn looks_up_few_unknown_databases_and_lists_all_if_many() {
         let (mut targets, _, _) = one_shard();
         let (settings, now) = (settings(), Instant::now());
         let (mut followed, mut views) = (Followed::new(now), IndexTables::default());

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn header_without_compacted_seq_is_exact_once_couchdb_answered() {
+    fn header_without_compacted_seq_suffices_after_couchdb_answered() {
         let (_, _, ix) = one_target();
         let mut headers = HeaderCoverage::default();
         assert!(headers.is_exact(ix, &file(ReportMatch::Identical, true)));

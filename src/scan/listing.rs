@@ -632,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_is_gone_belonged_to_a_deleted_database_or_was_moved_away() {
+    fn removed_file_of_an_unlisted_database_counts_as_deleted() {
         let whole = Some(MapRead::Whole);
         let (mut draft, mut listing) = (Draft::new(1), Listing::default());
         listing.set_splits(Reshard::default());
@@ -648,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn forgets_map_entry_of_deleted_database_with_files() {
+    fn map_entry_of_a_deleted_database_with_files_is_forgotten() {
         let (mut draft, mut listing) = (Draft::new(1), Listing::default());
         listing.set_splits(Reshard::default());
         let there = (Some(MapRead::Whole), Some(&[FILE][..]));
@@ -660,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_may_be_needed_is_not_an_orphan() {
+    fn file_that_couchdb_may_still_need_is_not_an_orphan() {
         let whole = Some(MapRead::Whole);
         let half = "shards/00000000-7fffffff/a.1";
         for (case, file, mapped, expected) in [
@@ -730,7 +730,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_copy_is_undecided_until_splits_are_known() {
+    fn absent_copy_is_not_missing_until_splits_are_known() {
         let (mut draft, mut listing) = (Draft::new(1), Listing::default());
         let whole = Some(MapRead::Whole);
         assert_eq!(

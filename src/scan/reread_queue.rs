@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_key_at_once_and_again_after_further_events() {
+    fn key_is_read_at_once_and_again_after_further_events() {
         assert_eq!(readings(&[100], 5, 5_000), [100]);
         assert_eq!(readings(&[100, 101, 200, 300], 5, 5_000), [100, 1_105]);
         assert_eq!(readings(&[100, 104], 5, 5_000), [100, 1_105], "an event during the read");
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_read_is_repeated_and_busy_group_waits() {
+    fn failed_read_is_repeated_and_a_busy_group_is_not_read() {
         let now = Instant::now();
         let mut queue: RereadQueue<u8, u8> = RereadQueue::default();
         queue.name(1, 10, PACE, now);

@@ -159,7 +159,7 @@ mod tests {
     const SHARD: &str = "shards/00000000-ffffffff/a.1";
 
     #[test]
-    fn flags_target_while_job_runs_and_returns_it_afterwards() {
+    fn target_is_flagged_while_its_job_runs_and_returned_when_it_ends() {
         let mut draft = Draft::new(1);
         let node = draft.get_or_add_node("couchdb@a");
         let db = draft.get_or_add_db(DbName { db: "a", suffix: ".1" });
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn each_poll_is_counted_and_forgets_nodes_that_are_not_asked() {
+    fn each_poll_is_counted_and_drops_tasks_of_nodes_not_asked() {
         let mut draft = Draft::new(1);
         let nodes = ["a", "b"].map(|name| draft.get_or_add_node(name));
         let (mut jobs, views) = (RunningJobs::default(), IndexTables::default());

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_fact_updates_draft_headers_and_events() {
+    fn recorded_reading_updates_facts_headers_and_events() {
         let (mut targets, node, ix) = one_shard();
         targets.record(ix, measured(FactSource::Http, 5, 3, 10));
         assert_eq!(targets.now().target(ix).unwrap().facts().active_bytes.get(), Some(10));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_follow_oldest_fact_unless_feeds_confirm_it() {
+    fn age_of_a_node_follows_its_oldest_unconfirmed_fact() {
         let (mut targets, node, ix) = one_shard();
         targets.record(ix, measured(FactSource::Http, 5, 3, 10));
         let db = targets.draft.get_or_add_db(DbName { db: "b", suffix: ".1" });
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn databases_include_only_copies_in_their_mapped_place() {
+    fn databases_include_only_copies_where_the_map_places_them() {
         let (mut targets, _, ix) = one_shard();
         let db = targets.now().target(ix).unwrap().db();
         assert!(targets.databases(|_| true).is_empty(), "the map does not have it");

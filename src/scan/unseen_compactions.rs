@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reads_the_shards_of_a_node_that_flushed_the_most_wasteful_first() {
+    async fn most_wasteful_shards_of_a_flushing_node_are_read_first() {
         let (draft, [a, b]) = tables(40);
         let mut unseen = UnseenCompactions::default();
         for node in [a, b] {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_quiet_cluster_is_read_at_once_and_a_busy_node_in_turn() {
+    async fn quiet_cluster_is_read_at_once_and_a_busy_node_in_batches() {
         let (mut draft, [a, _]) = tables(200);
         draft.set_quiet(true);
         let mut unseen = UnseenCompactions::default();

@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn removed_index_is_evidence_unless_servers_clean_up() {
+    fn removed_index_is_cleanup_evidence_unless_couchdb_cleans_up() {
         for cleans_itself in [false, true] {
             let (mut draft, db, _) = one_db();
             let mut views = IndexTables::default();
@@ -479,7 +479,7 @@ mod tests {
 
     /// Two copies were compacted and the third was not; then the third is compacted too.
     #[test]
-    fn a_copy_that_alone_was_not_compacted_counts_with_its_own_size() {
+    fn only_uncompacted_copy_of_a_view_counts_with_its_own_size() {
         let (mut draft, db, first) = one_db();
         draft.set_shard_map(db, ShardMapEntry { copies: 3, ranges: 1 }, &[]);
         let whole = Some(Range { from: 0, to: u32::MAX });
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn views_are_due_after_writes_growth_or_found_files() {
+    fn views_are_reread_after_writes_growth_or_new_files() {
         let (mut draft, db, ix) = one_db();
         let mut views = IndexTables::default();
         let write = |draft: &mut Draft, seq| {

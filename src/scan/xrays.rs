@@ -443,7 +443,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[tokio::test(start_paused = true)]
-    async fn a_database_is_read_again_after_a_minute_at_the_earliest() {
+    async fn database_is_xrayed_again_after_a_minute_at_the_earliest() {
         let clock = Clock::anchored(Moment::from_unix(1_000_000));
         let (_source, source) = watch::channel(Arc::new(SilentSource) as Arc<dyn Source>);
         let (_scan, scan) = watch::channel(Arc::new(ScanSettings::example()));
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn the_target_with_the_most_to_gain_is_looked_into_once() {
+    fn xrays_each_target_once_in_order_of_possible_gain() {
         let mut draft = Draft::new(1);
         let node = draft.get_or_add_node("couchdb@a");
         let mut add = |name, file, active, confidence| {

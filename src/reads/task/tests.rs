@@ -88,7 +88,7 @@ fn lines(count: usize) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_line_counts_once_over_restarts() {
+async fn each_log_line_counts_once_across_restarts() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("couch.log");
     fs::write(&log, lines(3)).unwrap();
@@ -113,7 +113,7 @@ async fn each_line_counts_once_over_restarts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn days_are_removed_when_they_are_no_longer_kept() {
+async fn stored_days_beyond_the_retention_are_removed() {
     let mut tasks = JoinSet::new();
     let journal = journal(&mut tasks).await;
     let today = Day::of(Moment::parse(NOW).unwrap().unix());
@@ -140,7 +140,7 @@ async fn sidecar(answer: Value) -> (Address, AbortOnDropHandle<()>) {
 }
 
 #[tokio::test]
-async fn what_sidecars_read_is_known_here() {
+async fn reads_logged_by_sidecars_are_included() {
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let mut logs = LogReads::default();
     crate::reads::read_stream(lines(2).as_bytes(), "", &mut logs).unwrap();
@@ -164,7 +164,7 @@ async fn what_sidecars_read_is_known_here() {
 }
 
 #[test]
-fn names_of_days_are_read_as_they_were_written() {
+fn stored_names_of_days_are_parsed_back() {
     for source in [Source::Node("couchdb@a:b".to_owned()), Source::Proxy("/var/log/a:b".to_owned())]
     {
         let name = name_of(&source, Day(20_784));
@@ -178,7 +178,7 @@ fn names_of_days_are_read_as_they_were_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn first_reads_show_as_soon_as_the_journal_is_claimed() {
+async fn reads_are_published_soon_after_the_journal_is_claimed() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("couch.log");
     fs::write(&log, lines(3)).unwrap();
@@ -194,7 +194,7 @@ async fn first_reads_show_as_soon_as_the_journal_is_claimed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_is_a_gap_in_a_pipe() {
+async fn restart_leaves_a_gap_in_a_log_pipe() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("couchdb.pipe");
     mknodat(CWD, &log, FileType::Fifo, 0o600.into(), 0).unwrap();

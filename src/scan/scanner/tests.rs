@@ -419,7 +419,7 @@ fn one_sweep_finds_every_copy_view_and_cleanup() {
 }
 
 #[test]
-fn unmapped_files_are_orphans_and_absent_files_missing() {
+fn unmapped_files_are_orphans_and_absent_files_are_missing() {
     let mut cluster = Cluster::default();
     cluster.files[0].push("shards/00000000-ffffffff/deleted.9");
     cluster.files[1].pop();
@@ -466,7 +466,7 @@ fn down_node_or_broken_map_removes_no_target() {
 }
 
 #[test]
-fn omits_targets_that_other_processes_serve() {
+fn omits_targets_served_by_other_processes() {
     let mut harness = Harness::after_one_sweep(Cluster::default());
     harness.change_settings(|settings| {
         settings.nodes = ServedNodes::Named([NODES[0].into()].into());
@@ -574,7 +574,7 @@ fn a_shard_is_read_again_when_its_node_flushed_files() {
 }
 
 #[test]
-fn poll_publishes_running_jobs_and_silent_nodes_are_unknown() {
+fn poll_publishes_running_jobs_and_leaves_silent_nodes_unknown() {
     let compacting = vec!["shards/00000000-ffffffff/orders.1"];
     let cluster = Cluster { compacting, tasks_fail: true, ..Cluster::default() };
     let mut harness = Harness::after_one_sweep(cluster);

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_without_file_are_an_error_from_a_twentieth_on() {
+    fn shards_without_file_are_an_error_from_five_percent_on() {
         for (absent, shards, is_error) in [(4, 100, false), (5, 100, true), (1, 8, true)] {
             let mut reads = ShardReads::default();
             (0..absent).for_each(|at| reads.absent(node(), &format!("db{at}")));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn names_few_databases_of_shards_without_file() {
+    fn report_names_three_databases_of_shards_without_file() {
         let mut reads = ShardReads::default();
         ["e", "a", "a", "b", "c", "d"].iter().for_each(|db| reads.absent(node(), db));
         let (says, _) = reads.absent_shards(|| 200).unwrap();

@@ -14,7 +14,7 @@ fn node(at: usize) -> NodeIx {
 }
 
 #[test]
-fn node_joins_exactly_one_round_after_answering() {
+fn node_joins_exactly_one_round_of_a_sweep_after_answering() {
     let mut sweep = sweep();
     assert!(!sweep.is_next(node(1)));
     sweep.node_answered(node(1));
@@ -29,7 +29,7 @@ fn node_joins_exactly_one_round_after_answering() {
 }
 
 #[test]
-fn continues_without_late_nodes_once_one_node_answered() {
+fn sweep_may_continue_once_members_and_one_node_answered() {
     let mut sweep = sweep();
     assert!(!sweep.may_continue_without_late_nodes());
     sweep.node_answered(node(1));
@@ -53,7 +53,7 @@ fn node_is_read_once_after_its_last_shard() {
 }
 
 #[test]
-fn views_are_whole_if_cluster_was_read_and_splits_known() {
+fn views_are_complete_if_cluster_and_splits_were_read() {
     for (unread_before, unread_since, splits, whole) in [
         (false, false, true, true),
         (false, false, false, false),

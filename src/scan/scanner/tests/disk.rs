@@ -137,7 +137,7 @@ fn directory_without_couchdb_is_shown_as_a_node() {
 }
 
 #[test]
-fn better_source_wins_per_fact_and_disagreements_are_counted() {
+fn better_source_wins_for_each_fact_and_disagreements_count() {
     let walk = |active, seq| walked(NODES[0], vec![db(SHARD, header(900, 100, active, seq))], true);
     // CouchDB reports 100 bytes, 10 of them active, sequence 4.
     let cluster = Cluster { seq: Some(4), disk: walk(10, 4), ..Cluster::default() };
@@ -304,7 +304,7 @@ fn reads_design_documents_after_finding_index_files() {
 }
 
 #[test]
-fn parts_make_cluster_sum_exact_while_sidecar_answers() {
+fn sidecar_makes_the_cluster_sum_of_a_view_exact() {
     let parts = |node: &str, file| Observation::PeerFiles {
         node: node.into(),
         dbs: vec![],

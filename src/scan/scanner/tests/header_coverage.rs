@@ -162,7 +162,7 @@ fn sources(snapshot: &Snapshot) -> BTreeMap<Option<MeasuredBy>, usize> {
 }
 
 #[test]
-fn requests_a_rotating_sample_of_covered_shards() {
+fn requests_a_rotating_sample_of_shards_covered_by_headers() {
     let mut sidecar = Sidecar::starting(header(ReportMatch::Identical, 10));
     let mut asked = Vec::new();
     for _ in 0..64 {
@@ -252,7 +252,7 @@ fn requests_shard_whose_header_may_differ() {
 }
 
 #[test]
-fn requests_shards_in_jobs_and_all_after_a_disagreement() {
+fn requests_all_shards_after_a_disagreement_and_those_in_jobs() {
     let mut sidecar = Sidecar::starting(header(ReportMatch::Identical, 11));
     // CouchDB reports 10 active bytes for the two shards that it is asked for.
     let differ = |snapshot: &Snapshot| snapshot.nodes()[1].disagreements;

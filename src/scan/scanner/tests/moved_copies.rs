@@ -53,7 +53,7 @@ fn files_of_split(cluster: &mut Cluster) {
 }
 
 #[test]
-fn a_completed_split_is_seen_soon_although_another_node_has_the_old_map() {
+fn completed_split_is_seen_although_another_node_has_the_old_map() {
     let mut cluster = Cluster::default();
     cluster.files.iter_mut().for_each(|files| files.extend(HALVES));
     let mut harness = followed(cluster);
@@ -70,7 +70,7 @@ fn a_completed_split_is_seen_soon_although_another_node_has_the_old_map() {
 }
 
 #[test]
-fn an_event_during_a_listing_that_read_the_map_before_it_is_not_lost() {
+fn event_after_the_map_was_read_for_a_listing_is_not_lost() {
     let mut cluster = Cluster::default();
     cluster.files.iter_mut().for_each(|files| files.extend(HALVES));
     let mut harness = followed(cluster);
@@ -88,7 +88,7 @@ fn an_event_during_a_listing_that_read_the_map_before_it_is_not_lost() {
 }
 
 #[test]
-fn a_deleted_database_misses_no_copies_while_a_restarted_node_has_the_old_map() {
+fn outdated_map_of_a_restarted_node_reports_no_missing_copies() {
     let mut harness = followed(Cluster::default());
     harness.cluster.send_modify(|cluster| {
         cluster.maps[0] = Some(vec![]);
@@ -112,7 +112,7 @@ fn a_deleted_database_misses_no_copies_while_a_restarted_node_has_the_old_map() 
 }
 
 #[test]
-fn listed_files_are_no_longer_orphans_once_the_map_names_their_database() {
+fn orphans_become_targets_once_the_map_names_their_database() {
     let mut cluster = Cluster { dbs: vec![], ..Cluster::default() };
     cluster.maps = [Some(vec![]), Some(vec![])];
     let mut harness = followed(cluster);

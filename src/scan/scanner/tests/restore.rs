@@ -13,7 +13,7 @@ pub(super) fn left(cluster: Cluster) -> Vec<TableBlock> {
 }
 
 #[test]
-fn restored_facts_keep_their_age_and_are_not_ready() {
+fn restored_facts_keep_their_age_and_do_not_make_the_scan_ready() {
     let blocks = left(Cluster::default());
     let mut harness = Harness::starting(Cluster::default(), blocks, Some(Arc::new(SilentSource)));
     let snapshot = harness.snapshot_where(|snapshot| snapshot.version() > 0);

@@ -121,7 +121,7 @@ fn shown_effect(effect: &Effect) -> String {
 }
 
 #[test]
-fn each_event_leads_from_each_state_to_its_next() {
+fn each_event_leads_from_each_phase_to_the_expected_one() {
     use SweepPhase::{Disk, Files, Idle, LateNodes, Map, Nodes, Shards, Splits, Strays, Views};
     type Apply = (&'static str, fn(&mut Scene));
     type Row<'a> = (&'static str, &'a dyn Fn() -> Scene, [SweepPhase; 7]);
@@ -253,7 +253,7 @@ fn a_sweep_starts_and_stops_its_readings_in_order() {
 }
 
 #[test]
-fn each_wake_carries_out_one_due_timer() {
+fn each_wake_up_handles_one_due_timer() {
     let mut scene = Scene::at(SweepPhase::Idle);
     // The first poll follows the listing.
     scene.wake();
