@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waterfall_leads_from_before_to_after() {
+    fn waterfall_chart_shows_bytes_before_each_change_and_after() {
         let line = |cause: &'static str, db: &str, bytes| ChangeLine {
             cause: Some(cause.into()),
             by: None,

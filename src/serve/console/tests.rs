@@ -72,7 +72,7 @@ fn formats_counts_in_groups_of_three_digits() {
 }
 
 #[test]
-fn bar_segments_fit_and_have_text_alternative() {
+fn bar_segments_fit_the_bar_and_have_a_text_alternative() {
     let segments = [("live", 80.0), ("waste", 50.0), ("other", f64::NAN)];
     let segments = segments.map(|(class, size)| Segment { class, size });
     let bar = chart::stacked("volume", &segments, 100.0, "80 live").into_string();
@@ -102,7 +102,7 @@ fn charts_without_data_are_valid_svg() {
 }
 
 #[test]
-fn keys_lead_to_every_screen() {
+fn every_screen_has_a_keyboard_shortcut() {
     let around = Around {
         version: "0.1.0",
         mode: "advise",

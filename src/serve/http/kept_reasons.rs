@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_are_found_once_in_a_sweep() {
+    fn reasons_are_kept_for_one_snapshot_and_question() {
         let (kept, names) = (KeptReasons::default(), BTreeSet::from(["orders".to_owned()]));
         assert_eq!(kept.known(7, &names), None);
         let found = BTreeMap::from([("orders".to_owned(), "window".to_owned())]);

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slow_bodies_keep_nobody_out() {
+    async fn slow_request_bodies_block_no_other_client() {
         let limits = QuestionLimits::new(1);
         let alone = limits.place().await.ok().unwrap();
         let begun = Instant::now();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn question_without_a_turn_is_refused_and_told_when_to_ask_again() {
+    async fn question_that_waits_too_long_is_refused_with_retry_after() {
         let limits = QuestionLimits::new(1);
         let first = limits.place().await.ok().unwrap();
         let turn = first.turn().await.ok().unwrap();

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn only_work_that_is_far_too_slow_is_given_up_early() {
+    fn only_far_too_slow_simulation_is_given_up_early() {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         assert!(is_hopeless(171, 171, minutes(3)));
         assert!(is_hopeless(171, 161, minutes(3)));
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn stuck_work_is_given_up_before_its_time_is_over() {
+    async fn stuck_simulation_is_given_up_before_the_time_limit() {
         let begun = Instant::now();
         until_too_late(&AtomicI64::new(171)).await;
         assert_eq!(begun.elapsed(), 2 * CHECK);

@@ -33,7 +33,7 @@ fn ids(targets: &[TargetRef<'_>]) -> Vec<String> {
 
 proptest! {
     #[test]
-    fn lists_lasting_files_once_while_others_change(
+    fn files_that_stay_are_listed_once_while_others_change(
         first in proptest::collection::btree_set(0_u8..120, 0..60),
         changes in proptest::collection::vec((0_u8..120, any::<bool>()), 0..60),
         limit in 1_usize..9,
@@ -76,7 +76,7 @@ proptest! {
 }
 
 #[test]
-fn lists_only_facts_from_files_and_finds_positions_by_id() {
+fn lists_only_facts_from_files_and_finds_the_page_by_id() {
     let mut draft = Draft::new(1);
     let node = draft.get_or_add_node("couchdb@a");
     put(&mut draft, node, 0);

@@ -70,7 +70,7 @@ fn taken_all() -> Response {
 }
 
 #[tokio::test]
-async fn every_series_of_a_scrape_is_pushed() {
+async fn every_series_of_a_scrape_is_pushed_over_otlp() {
     let surface = Surface::new();
     let collector = Collector::start(taken_all).await;
     let settings = OtlpSettings { cluster: Some("prod".to_owned()), ..OtlpSettings::default() };
@@ -91,7 +91,7 @@ async fn every_series_of_a_scrape_is_pushed() {
 }
 
 #[tokio::test]
-async fn sends_the_authorization_of_its_file() {
+async fn push_sends_the_authorization_from_its_file() {
     let collector = Collector::start(taken_all).await;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("authorization");
@@ -107,7 +107,7 @@ async fn sends_the_authorization_of_its_file() {
 }
 
 #[tokio::test]
-async fn says_what_a_receiver_did_not_take() {
+async fn failed_push_names_the_receivers_answer() {
     let refusing = || (StatusCode::TOO_MANY_REQUESTS, "slower\n please").into_response();
     let rejecting = || {
         // ExportMetricsServiceResponse { partial_success: { rejected_data_points: 3, error_message } }
@@ -126,7 +126,7 @@ async fn says_what_a_receiver_did_not_take() {
 }
 
 #[tokio::test]
-async fn pushes_again_and_to_another_receiver_when_the_settings_say_so() {
+async fn settings_change_redirects_the_push_to_another_receiver() {
     let (first, second) = (Collector::start(taken_all).await, Collector::start(taken_all).await);
     let (settings, receiver) = watch::channel(OtlpSettings::default());
     let push = OtlpPush { settings: receiver, ..push_of(&Surface::new()) };

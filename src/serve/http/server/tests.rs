@@ -96,7 +96,7 @@ async fn endless_request_head_is_given_up() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn clients_that_read_nothing_lock_out_only_their_address_and_not_for_long() {
+async fn clients_that_never_read_block_only_their_address_briefly() {
     use rustix::net::sockopt;
     let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
     assert_eq!(sockopt::tcp_user_timeout(&listener).unwrap(), STALL_TIMEOUT);
@@ -177,7 +177,7 @@ async fn probes_and_scrapes_are_answered_while_idle_connections_fill_the_limit()
 }
 
 #[tokio::test]
-async fn a_few_places_are_kept_for_probes_and_scrapes_where_all_others_are_at_work() {
+async fn reserve_of_connections_serves_probes_when_all_others_are_busy() {
     let served = served(small());
     let mut busy = Vec::new();
     for number in 0..112 {
@@ -259,7 +259,7 @@ impl List {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longest_idle_goes_first_and_the_busy_stay() {
+async fn longest_idle_connection_closes_first_and_busy_ones_stay() {
     let mut list = List::new(small());
     let second = Duration::from_secs(1);
     let gone =
@@ -315,7 +315,7 @@ async fn taken(body: &mut Body) -> usize {
 }
 
 #[tokio::test]
-async fn bytes_that_are_held_for_answers_are_bounded() {
+async fn memory_held_for_responses_is_bounded() {
     let flight = ResponseMemory::new(3 << 20);
     let life = Arc::new(ConnectionState::new(false));
     let sent = |bytes: usize, class| {

@@ -369,7 +369,7 @@ async fn scorecard_compares_both_modes_and_recommends() {
 }
 
 #[tokio::test]
-async fn advice_lists_muted_findings_but_sums_without_them() {
+async fn advice_lists_muted_findings_but_excludes_them_from_sums() {
     let found: Advice = Surface::new().answer("/api/v1/advice").await;
     assert_eq!(
         (found.says.as_str(), found.gain_bytes),

@@ -124,7 +124,7 @@ fn one_node() -> Arc<Snapshot> {
 }
 
 #[tokio::test]
-async fn pages_about_one_node_do_not_speak_of_a_cluster() {
+async fn pages_about_a_single_node_mention_no_cluster_or_copies() {
     let mut tasks = tokio::task::JoinSet::new();
     let mut surface = journal::surface(&mut tasks).await;
     surface.plan.send_replace(Arc::new(planned(&one_node())));
@@ -158,7 +158,7 @@ async fn pages_about_one_node_do_not_speak_of_a_cluster() {
 }
 
 #[tokio::test]
-async fn errors_are_shown_on_a_page() {
+async fn page_errors_have_a_status_and_name_the_problem() {
     let surface = Surface::new();
     for (path, status, says) in [
         ("/database?name=ordres", StatusCode::NOT_FOUND, "ordres"),
@@ -324,7 +324,7 @@ async fn carries_out_order_of_a_form_and_shows_the_answer() {
 }
 
 #[tokio::test]
-async fn what_if_form_needs_own_page_and_keeps_its_input() {
+async fn what_if_form_is_accepted_only_from_own_page_and_keeps_input() {
     let surface = Surface::new();
     let config = "config=channels%3A+%5B%7Bname%3A+%3Cb%3E%7D%5D%0D%0A&days=3";
     let answer = form_to(&surface, "/what-if", config, &[("origin", "http://evil.example")]).await;
@@ -353,7 +353,7 @@ async fn what_if_form_needs_own_page_and_keeps_its_input() {
 }
 
 #[tokio::test]
-async fn preflight_form_asks_what_the_api_is_asked() {
+async fn preflight_form_gives_the_same_answers_as_the_api() {
     let mut surface = Surface::new();
     surface.state.designs = Arc::new(Designs(Ok(None)));
     let own = [("sec-fetch-site", "same-origin"), ("origin", "http://127.0.0.1:10984")];

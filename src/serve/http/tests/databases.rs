@@ -44,7 +44,7 @@ async fn databases_are_searched_sorted_and_paged() {
 }
 
 #[tokio::test]
-async fn a_database_has_the_reason_of_most_of_its_waste() {
+async fn database_line_has_parts_and_the_reason_for_most_of_its_waste() {
     let surface = Surface::new();
     let orders = line(&surface, "orders").await;
     let parts = orders.document_bytes + orders.index_bytes + orders.reclaimable_bytes;
@@ -58,7 +58,7 @@ async fn a_database_has_the_reason_of_most_of_its_waste() {
 }
 
 #[tokio::test]
-async fn a_database_says_the_same_sentence_on_its_page_and_in_the_api() {
+async fn database_page_and_api_show_the_same_sentences() {
     let surface = Surface::new();
     let page = surface.get("/database?name=orders").await;
     let found: Databases = surface.answer("/api/v1/databases?name=orders").await;
@@ -72,7 +72,7 @@ async fn a_database_says_the_same_sentence_on_its_page_and_in_the_api() {
 }
 
 #[tokio::test]
-async fn a_database_says_how_old_its_deletions_are() {
+async fn database_answer_states_the_age_of_its_deletions() {
     let mut tasks = JoinSet::new();
     let mut surface = journal::surface(&mut tasks).await;
     surface.state.clock = STOPPED;
@@ -113,7 +113,7 @@ async fn a_database_says_how_old_its_deletions_are() {
 }
 
 #[test]
-fn the_rest_of_a_database_takes_as_long_as_the_pace_says() {
+fn remaining_time_of_a_database_follows_its_measured_pace() {
     let line = |waiting, pace| DatabaseLine {
         db: "orders".to_owned(),
         file_bytes: 542 << 30,
@@ -155,7 +155,7 @@ fn the_rest_of_a_database_takes_as_long_as_the_pace_says() {
 }
 
 #[tokio::test]
-async fn the_page_leads_to_each_database_and_sorts_by_its_columns() {
+async fn database_page_links_to_each_database_and_sorts_by_columns() {
     let surface = Surface::new();
     let page = surface.get("/databases?sort=file_bytes&order=asc").await;
     for expected in [

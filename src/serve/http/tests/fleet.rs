@@ -62,7 +62,7 @@ fn surface() -> Surface {
 }
 
 #[tokio::test]
-async fn fleet_is_answered_with_what_needs_a_person_first() {
+async fn fleet_lists_members_that_need_attention_first() {
     let surface = surface();
     let (status, body) = surface.json("/api/v1/fleet").await;
     let text = serde_json::to_string_pretty(&body).unwrap();
@@ -107,7 +107,7 @@ async fn fleet_metrics_leave_out_what_is_unknown() {
 }
 
 #[tokio::test]
-async fn overview_agrees_with_the_answers_that_it_is_taken_from() {
+async fn overview_agrees_with_space_advice_and_history() {
     let mut tasks = tokio::task::JoinSet::new();
     let mut surface = journal::surface(&mut tasks).await;
     surface.state.clock = STOPPED;

@@ -85,7 +85,7 @@ async fn reload_responds_with_its_result() {
 }
 
 #[tokio::test]
-async fn quit_reaches_the_service_and_only_one_order_waits() {
+async fn quit_reaches_the_service_and_a_second_order_is_refused() {
     let mut surface = Surface::new();
     let quit = surface.ask(Method::POST, "/-/quit", &[HOST]).await;
     assert_eq!((quit.status, quit.text()), (StatusCode::OK, "recliner is stopping\n"));

@@ -95,7 +95,7 @@ async fn limits_the_bodies_read_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_bodies_delay_a_question_by_little_more_than_their_time_limit() {
+async fn slow_request_bodies_delay_other_questions_only_briefly() {
     for (path, content, text, status) in [
         ("/api/v1/preflight", "application/json", question("orders", DESIGN), StatusCode::OK),
         // Growth is not known yet.

@@ -76,7 +76,7 @@ fn line(plan: &Plan) -> RunLine {
 }
 
 #[tokio::test]
-async fn run_is_ordered_for_one_scope_and_changed_by_its_number() {
+async fn run_is_ordered_for_one_scope_and_changed_by_number() {
     let mut surface = Surface::new();
     let database = RunScope::Database("orders".into());
     for (body, scope, force) in [

@@ -135,7 +135,7 @@ async fn scrape_shows_the_cluster_in_consistent_families() {
 }
 
 #[tokio::test]
-async fn formats_have_the_same_samples_and_say_what_they_are() {
+async fn text_and_openmetrics_have_the_same_samples_with_metadata() {
     let surface = Surface::new();
     let text = surface.get("/metrics").await;
     // OpenMetrics differs only in its comments.
@@ -156,7 +156,7 @@ async fn formats_have_the_same_samples_and_say_what_they_are() {
 }
 
 #[tokio::test]
-async fn scrape_shows_one_plan_despite_publication() {
+async fn scrape_shows_one_plan_although_another_is_published() {
     let surface = Surface::new();
     let render = |scrape: &Scrape| {
         let mut writer = Writer::new(TextFormat::Text, Encoding::Identity);
@@ -381,7 +381,7 @@ async fn copies_on_nonmember_node_count_as_unknown() {
 }
 
 #[tokio::test]
-async fn exports_only_the_largest_instance_of_a_name() {
+async fn exports_only_the_largest_database_of_the_same_name() {
     let surface = Surface::new();
     let mut draft = Draft::new(10);
     let node = draft.get_or_add_node("couchdb@a");

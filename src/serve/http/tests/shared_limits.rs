@@ -32,7 +32,7 @@ fn body(instance: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_lease_needs_the_rights_of_orders_and_a_readable_request() {
+async fn lease_requires_order_permission_and_a_valid_request() {
     let mut surface = Surface::new();
     let long = "x".repeat(101);
     for (headers, body, status, says) in [
@@ -71,7 +71,7 @@ fn member(problem: Option<&str>) -> Surface {
 }
 
 #[tokio::test]
-async fn a_members_share_is_in_status_page_and_metrics() {
+async fn share_of_a_member_is_in_status_page_and_metrics() {
     let surface = Surface::new();
     assert_eq!(surface.answer::<Status>("/api/v1/status").await.shared_limits, None);
     assert!(!surface.get("/metrics").await.text().contains("\nrecliner_shared_"));
@@ -97,7 +97,7 @@ async fn a_members_share_is_in_status_page_and_metrics() {
 }
 
 #[tokio::test]
-async fn a_silent_keeper_is_named_with_why() {
+async fn reason_for_a_missing_lease_is_stated() {
     let surface = member(Some("it answered 503: <b>busy</b>"));
     let status: Status = surface.answer("/api/v1/status").await;
     let says = status.shared_limits.and_then(|it| it.share).unwrap().says;

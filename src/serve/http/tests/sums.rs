@@ -157,7 +157,7 @@ fn surface_under(conditions: &Conditions, rules: &Arc<Rules>) -> (Surface, Arc<S
 }
 
 #[tokio::test]
-async fn every_quantity_has_the_same_value_everywhere() {
+async fn every_quantity_is_the_same_in_api_pages_and_metrics() {
     let (surface, _) = surface();
     let space: Space = surface.answer("/api/v1/space").await;
     let advice: Advice = surface.answer("/api/v1/advice").await;
@@ -286,7 +286,7 @@ fn in_minutes(what: &str, at: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_report_has_the_numbers_of_the_routes() {
+async fn report_has_the_same_numbers_as_the_other_routes() {
     let (mut surface, mut tasks) = (surface().0, JoinSet::new());
     surface.state.journal = journal::surface(&mut tasks).await.state.journal;
     surface.state.ledger = watch::channel(Arc::new(books())).1;
@@ -339,7 +339,7 @@ async fn a_report_has_the_numbers_of_the_routes() {
 /// A file whose last compaction showed that another one frees less than its sizes suggest; and `_users`, whose
 /// node-local files and clustered database have one name.
 #[tokio::test]
-async fn what_a_compaction_taught_and_local_databases_have_one_value() {
+async fn learned_corrections_and_local_databases_give_equal_sums() {
     let mut draft = Draft::new(9);
     let node = draft.get_or_add_node("couchdb@a");
     draft.update_node(node, |node| {
@@ -412,7 +412,7 @@ async fn what_a_compaction_taught_and_local_databases_have_one_value() {
 }
 
 #[tokio::test]
-async fn pages_sentences_and_alerts_show_the_same_numbers() {
+async fn pages_sentences_and_alert_rules_show_the_same_numbers() {
     let (surface, _) = surface();
     let space: Space = surface.answer("/api/v1/space").await;
     let advice: Advice = surface.answer("/api/v1/advice").await;
@@ -569,7 +569,7 @@ fn gains(plan: &Arc<Plan>) -> Vec<(&'static str, u64)> {
 }
 
 #[tokio::test]
-async fn no_advice_frees_more_than_is_wasted() {
+async fn no_advice_promises_more_bytes_than_are_wasted() {
     let (surface, _) = surface();
     let mut draft = Draft::new(1);
     let node = draft.get_or_add_node("couchdb@a");
@@ -647,7 +647,7 @@ async fn unused_files_are_unknown_where_no_directory_is_read() {
 }
 
 #[tokio::test]
-async fn lists_view_files_only_by_node_state_or_id() {
+async fn single_view_files_are_listed_only_by_node_state_or_id() {
     let (surface, snapshot) = surface();
     let count = async |query: &str| {
         let found: Targets = surface.answer(&format!("/api/v1/targets?kind=view{query}")).await;
@@ -662,7 +662,7 @@ async fn lists_view_files_only_by_node_state_or_id() {
 
 /// In advise mode the first targets in line hold the others back, but nothing runs.
 #[tokio::test]
-async fn no_page_or_answer_says_that_a_planned_compaction_runs() {
+async fn no_page_or_answer_claims_that_a_planned_compaction_runs() {
     for (per_node, cluster) in [(1, 8), (2, 2), (8, 1), (8, 8)] {
         let mut rules = Rules::default();
         (rules.limits.per_node, rules.limits.cluster) = (per_node, cluster);

@@ -79,7 +79,7 @@ fn lines(body: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn responses_match_recorded_ones() {
+async fn db_updates_responses_match_recorded_couchdb_responses() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     let journal = surface.state.journal.clone().unwrap();
@@ -184,7 +184,7 @@ async fn wrong_method_and_missing_journal_respond_like_couchdb() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn etag_changes_only_with_the_feed() {
+async fn etag_changes_only_if_the_feed_has_a_new_event() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     let tag = surface.get("/_db_updates?limit=1").await.header("etag").to_owned();

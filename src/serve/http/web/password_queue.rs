@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn addresses_take_turns_and_of_one_the_newest_is_next() {
+    async fn addresses_take_turns_and_newest_request_of_each_goes_first() {
         let (first, waiting) = Waiting::new([1; 400].into_iter().chain([2, 2, 1])).await;
         drop(first);
         let [called, refused] = waiting.ends().await;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn as_many_are_checked_at_once_as_there_are_slots() {
+    async fn each_password_check_takes_one_slot() {
         let checks = PasswordQueue::new(3);
         let [one, two] = [checks.acquire(peer(1)).await, checks.acquire(peer(1)).await];
         assert!(one.is_some() && two.is_some());

@@ -64,7 +64,7 @@ impl Site {
 const TLS: &str = "tls_server_config:\n  cert_file: own.pem\n  key_file: key.pem\n";
 
 #[test]
-fn agrees_with_promtool_about_every_file() {
+fn accepts_and_refuses_the_same_web_files_as_promtool() {
     let site = Site::new();
     let hash = hash("pa55");
     let users = format!("basic_auth_users:\n  ann: {hash}\n");
@@ -124,7 +124,7 @@ fn agrees_with_promtool_about_every_file() {
 }
 
 #[test]
-fn what_the_file_names_is_refused_with_its_place() {
+fn unusable_certificate_or_key_is_refused_with_its_place() {
     let site = Site::new();
     let path = |name: &str| site.dir.path().join(name).display().to_string();
     for (cert, key, says) in [
@@ -241,7 +241,7 @@ async fn every_path_but_the_probes_needs_a_user() {
 }
 
 #[tokio::test]
-async fn a_password_that_bcrypt_would_cut_is_refused() {
+async fn password_beyond_the_length_limit_of_bcrypt_is_refused() {
     let site = Site::new();
     let longest = "p".repeat(72);
     let web = site.web(&format!("basic_auth_users: {{ann: {}}}", hash(&longest))).unwrap();
@@ -263,7 +263,7 @@ async fn a_password_that_bcrypt_would_cut_is_refused() {
 }
 
 #[tokio::test]
-async fn many_wrong_passwords_do_not_hold_up_a_right_one() {
+async fn flood_of_wrong_passwords_does_not_block_a_correct_one() {
     let site = Site::new();
     // A tenth of a second or so each in a debug build.
     let slow = bcrypt::hash_with_salt("pa55", 8, [7; 16]).unwrap();
@@ -321,7 +321,7 @@ async fn changed_web_file_applies_at_once_unless_it_is_invalid() {
 }
 
 #[tokio::test]
-async fn a_new_certificate_counts_at_once_and_none_is_not_taken() {
+async fn new_certificate_applies_at_once_but_its_removal_is_refused() {
     let site = Site::new();
     let clients = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.pem\n";
     let web = site.web(&format!("{TLS}{clients}")).unwrap();
@@ -358,7 +358,7 @@ async fn a_new_certificate_counts_at_once_and_none_is_not_taken() {
 }
 
 #[tokio::test]
-async fn no_file_is_plain_http_for_anybody() {
+async fn without_a_web_file_anybody_is_served_over_plain_http() {
     let web = WebAccess::open(None).unwrap();
     assert!(!web.has_users() && !web.is_encrypted());
     assert_eq!(web.certificate_ends(), CertificateEnds::default());
@@ -367,7 +367,7 @@ async fn no_file_is_plain_http_for_anybody() {
 }
 
 #[tokio::test]
-async fn an_order_may_call_the_machine_by_a_name_in_its_certificate() {
+async fn order_may_use_a_host_name_from_the_certificate() {
     let site = Site::new();
     let allow = Allow { lifecycle: true, ..Allow::default() };
     let taken = async |web: &WebAccess, host: &str| {
@@ -420,7 +420,7 @@ async fn endless_handshake_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn open_answer_ends_when_its_user_is_removed() {
+async fn open_response_ends_when_its_user_is_removed() {
     use futures::{StreamExt as _, stream};
     let site = Site::new();
     let (ann, bob) = (format!("  ann: {}\n", hash("pa55")), format!("  bob: {}\n", hash("w0rd")));

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn uses_settings_that_most_nodes_have() {
+    fn uses_the_smoosh_settings_of_most_nodes() {
         let same = settings(&[("a", ratio("4")), ("b", ratio("4"))], &[]);
         let known = KnownSmoosh::of(&same);
         assert_eq!(least_ratio(&known).to_string(), "4");

@@ -205,7 +205,7 @@ fn socket_owner_suspends_resumes_and_backs_up_without_flag() {
 }
 
 #[test]
-fn host_of_a_complete_url_counts_instead_of_the_header() {
+fn host_in_an_absolute_url_overrides_the_host_header() {
     for (url, expected) in [
         ("http://evil.example/metrics", Err(unknown("evil.example"))),
         ("http://evil@127.0.0.1/metrics", Err(OrderRefused::UnknownHost(None))),
