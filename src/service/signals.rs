@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_the_name_with_the_domain_from_the_hosts_file() {
+    fn own_host_names_include_the_full_name_from_etc_hosts() {
         let hosts = "127.0.0.1 localhost # couch-a\n127.0.1.1 couch-a.example.com couch-a\n10.0.0.2\tcouch-b.example.com couch-b\n";
         assert_eq!(names_of("couch-a", hosts), ["couch-a", "couch-a.example.com"]);
         assert_eq!(names_of("couch-c.example.com", hosts), ["couch-c", "couch-c.example.com"]);

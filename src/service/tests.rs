@@ -194,7 +194,7 @@ async fn stops_on_request_while_clients_stay_connected() {
 }
 
 #[tokio::test]
-async fn start_fails_with_explanation_of_port_or_web_config() {
+async fn start_fails_with_the_reason_if_port_or_web_file_is_unusable() {
     let occupied_port = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = occupied_port.local_addr().unwrap();
     let listen = Flags { web_listen_address: Some(address.to_string()), ..flags() };

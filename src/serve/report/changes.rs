@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn first_line_says_what_grew_and_why() {
+    fn sentence_names_what_grew_or_shrank_and_why() {
         let now = Moment::parse("2026-11-26T08:00:00Z").unwrap();
         let reasons = BTreeMap::from([("telemetry".to_owned(), "window".to_owned())]);
         let grown = account(vec![

@@ -103,7 +103,7 @@ mod tests {
     const NOW: Moment = Moment::from_unix(1_795_222_440);
 
     #[test]
-    fn the_sentence_names_what_surely_is_that_old() {
+    fn sentence_states_only_ages_that_are_certain() {
         let time = |days: u64, still_deleted| DeletedThen {
             at: Moment::from_unix(NOW.unix() - days * 86_400),
             deleted: None,

@@ -290,7 +290,7 @@ mod tests {
     use crate::advice::test_cluster::{NOW, Shard, TestCluster};
 
     #[test]
-    fn says_who_reads_each_index() {
+    fn answer_states_when_and_how_often_each_index_is_read() {
         let found = Indexes::example();
         assert_eq!(
             found.says,

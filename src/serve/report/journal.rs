@@ -597,7 +597,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn says_what_compactions_did_and_what_is_not_known() {
+    fn summary_states_results_of_compactions_and_unknown_sizes() {
         let hour = |compactions, freed_mib: u64| HourLine {
             compactions,
             freed_bytes: freed_mib << 20,
@@ -666,7 +666,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_event_has_different_names_in_json_and_words() {
+    fn advice_event_has_a_json_name_and_a_readable_name() {
         let event = |code: &str| JournalEvent {
             at: Moment::from_unix(1_795_222_434),
             details: EventDetails::AdviceGiven { code: code.into(), subject: "orders".into() },

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_process_reads_what_the_api_shows() {
+    fn build_speeds_are_parsed_back_from_the_api_answer() {
         let speed = BuildSpeed {
             db: "orders".to_owned(),
             design: "_design/by_day".to_owned(),

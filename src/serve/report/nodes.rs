@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_reclaimable_bytes_by_directory_content() {
+    fn reclaimable_bytes_of_a_directory_match_its_content() {
         let mut draft = Draft::new(1);
         let node = draft.get_or_add_node("couchdb@a");
         let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".1" });

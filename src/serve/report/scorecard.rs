@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn recommends_switch_and_states_its_basis() {
+    fn recommends_switching_to_enforce_and_states_the_basis() {
         let cases = [
             (
                 card(48, &[], hour(20, 10, 1, 0)),

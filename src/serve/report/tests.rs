@@ -100,7 +100,7 @@ fn says_that_one_runs(text: &str) -> Option<&'static str> {
 }
 
 #[test]
-fn no_reason_says_that_a_compaction_runs_while_none_does() {
+fn no_refusal_claims_a_running_compaction_while_none_runs() {
     let (plan, targets) = plan();
     assert_eq!((plan.rules.mode, plan.conditions.jobs.compactions().count()), (Mode::Advise, 0));
     let numbers = [None, Some(0.0), Some(1.0), Some(2.0), Some(6.0), Some(1e9)];
@@ -120,7 +120,7 @@ fn no_reason_says_that_a_compaction_runs_while_none_does() {
 }
 
 #[test]
-fn a_file_above_what_a_share_may_ever_be_is_said_to_never_start() {
+fn file_larger_than_any_possible_share_is_said_to_never_start() {
     let (mut plan, ids) = plan();
     for (most, begins) in [
         (
@@ -147,7 +147,7 @@ fn a_file_above_what_a_share_may_ever_be_is_said_to_never_start() {
 }
 
 #[test]
-fn finds_targets_by_text() {
+fn finds_targets_by_database_design_document_shard_or_id() {
     let (plan, ids) = plan();
     for (text, found) in [
         ("app/orders", Found::Several(vec![ids[0], ids[1]])),

@@ -92,7 +92,7 @@ fn all_clear_requires_no_findings_anywhere() {
 }
 
 #[test]
-fn warns_of_unknown_space_if_needed_or_partly_known() {
+fn warns_of_unknown_space_if_files_wait_or_some_is_known() {
     let fine = status(|_| {});
     let none = advice(&[]);
     let unknown = |free, waiting| says(&fine, &space(&["b", "c"], free), &planned(waiting), &none);
