@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn grants_each_request_in_full_or_an_equal_part() {
+    fn claims_are_granted_in_full_or_in_equal_parts() {
         for (total, wanted, turn, parts) in [
             (10, vec![(0, 20), (0, 20)], 0, vec![5, 5]),
             (10, vec![(0, 2), (0, 20)], 0, vec![2, 8]),
@@ -70,7 +70,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn grants_all_that_is_wanted_and_free_and_takes_nothing_from_smaller_shares(
+        fn all_free_units_are_granted_and_no_smaller_share_is_cut(
             total in 0..40_u64,
             wanted in proptest::collection::vec((0..8_u64, 0..20_u64), 1..6),
             turn in 0..9_u64,

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn age_of_a_lease_is_the_larger_one_of_two_clocks() {
+    async fn lease_ends_when_either_of_two_clocks_says_so() {
         let (start, wall) = (Instant::now(), Moment::from_unix(1_000));
         let at = |elapsed: u64, wall: u64| Now {
             elapsed: start + Duration::from_secs(elapsed),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_lasts_an_hour_at_most_whatever_a_keeper_says() {
+    async fn lease_lasts_at_most_an_hour_whatever_the_keeper_says() {
         let now = Now { elapsed: Instant::now(), wall: Moment::from_unix(1_000) };
         let endless = Lease { lasts_ms: u64::MAX, ..lease(1) };
         let granted = Granted::answered(now, endless);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_allowed_without_a_lease_survives_a_restart() {
+    async fn own_share_stored_without_a_lease_is_allowed_after_a_restart() {
         let now = Now { elapsed: Instant::now(), wall: Moment::from_unix(1_000) };
         assert_eq!(Granted::stored(OWN).allowed(now), OWN);
     }

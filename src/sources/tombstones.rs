@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_copy_with_most_counts() {
+    fn fullest_known_copy_of_a_range_counts() {
         let mut facts = TombstoneFacts::example("orders", AutoPurge::Missing);
         let nodes = |facts: &TombstoneFacts| {
             facts.fullest_copies().iter().map(|copy| copy.node.clone()).collect::<Vec<_>>()
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_are_those_of_the_copy_that_knows_most() {
+    fn ages_come_from_the_copy_that_records_most_changes() {
         let times = serde_json::json!({ "time_seq": {
             "00000000-7fffffff": {
                 "a": [["2026-11-20T00:00:00Z", 3]],

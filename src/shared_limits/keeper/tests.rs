@@ -60,7 +60,7 @@ impl Timeline {
 const ALL: Share = share(100, 10_000);
 
 #[tokio::test(start_paused = true)]
-async fn one_member_alone_gets_all_but_what_is_set_aside_for_the_others() {
+async fn only_member_gets_all_except_the_own_shares_of_others() {
     let mut it = Timeline::new(share(8, 800), &[("a", share(1, 100)), ("b", share(2, 50))]);
     let lease = it.granted(&request("a", 0, Share::NONE, ALL));
     assert_eq!((lease.lease, lease.own_share), (share(6, 750), share(1, 100)));
@@ -70,7 +70,7 @@ async fn one_member_alone_gets_all_but_what_is_set_aside_for_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_listed_member_is_shown_and_unknown_is_not_zero() {
+async fn every_member_is_listed_and_unknown_usage_is_not_zero() {
     let mut it = Timeline::new(share(8, 800), &[("a", share(1, 100)), ("b", Share::NONE)]);
     it.granted(&request("a", 0, Share::NONE, share(3, 300)));
     let shown = |it: &Timeline| -> Vec<_> {
@@ -85,7 +85,7 @@ async fn each_listed_member_is_shown_and_unknown_is_not_zero() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_member_gets_what_the_first_gave_back() {
+async fn second_member_gets_what_the_first_has_released() {
     let mut it = Timeline::new(share(8, 800), &[("a", Share::NONE), ("b", Share::NONE)]);
     let first = it.granted(&request("a", 0, Share::NONE, ALL));
     assert_eq!(first.lease, share(8, 800));
@@ -104,7 +104,7 @@ async fn a_second_member_gets_what_the_first_gave_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn late_requests_and_lost_answers_release_nothing() {
+async fn late_requests_and_lost_answers_release_no_lease() {
     let mut it = Timeline::new(share(8, 800), &[("a", Share::NONE), ("b", Share::NONE)]);
     let first = it.granted(&request("a", 0, Share::NONE, ALL));
     let late = request("a", first.id, Share::NONE, Share::NONE);
@@ -117,7 +117,7 @@ async fn late_requests_and_lost_answers_release_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_member_keeps_its_jobs_and_for_an_hour_its_bytes() {
+async fn silent_member_keeps_its_jobs_and_its_bytes_for_an_hour() {
     let mut it = Timeline::new(share(8, 800), &[("a", share(1, 10)), ("b", Share::NONE)]);
     assert_eq!(it.granted(&request("a", 0, Share::NONE, share(5, 500))).lease, share(5, 500));
     for (passed, left, what) in [
@@ -136,7 +136,7 @@ async fn a_silent_member_keeps_its_jobs_and_for_an_hour_its_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_is_removed_from_the_list_counts_while_its_lease_lasts_and_an_hour_longer() {
+async fn removed_member_counts_until_an_hour_after_its_lease() {
     let mut it = Timeline::new(share(8, 800), &[("a", Share::NONE), ("b", Share::NONE)]);
     it.granted(&request("a", 0, Share::NONE, share(5, 500)));
     it.settings.members.remove("a");
@@ -151,7 +151,7 @@ async fn a_member_that_is_removed_from_the_list_counts_while_its_lease_lasts_and
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_process_with_the_same_name_is_refused_until_the_first_is_gone() {
+async fn second_process_of_a_member_is_refused_until_the_first_is_gone() {
     let mut it = Timeline::new(share(8, 800), &[("a", Share::NONE)]);
     let first = it.granted(&request("a", 0, Share::NONE, ALL));
     let other =
@@ -170,7 +170,7 @@ async fn a_second_process_with_the_same_name_is_refused_until_the_first_is_gone(
 }
 
 #[tokio::test(start_paused = true)]
-async fn keeper_without_stored_state_waits_until_starts_of_silent_members_expire() {
+async fn keeper_without_stored_state_waits_until_old_starts_expire() {
     let settings = settings(share(8, 800), &[("a", share(1, 100)), ("b", share(2, 50))]);
     let start = Instant::now();
     let mut it = Timeline { keeper: Keeper::fresh(&settings, 1, start), settings, now: start };
@@ -184,7 +184,7 @@ async fn keeper_without_stored_state_waits_until_starts_of_silent_members_expire
 }
 
 #[tokio::test(start_paused = true)]
-async fn keeper_without_stored_state_waits_only_until_all_members_act_on_its_leases() {
+async fn keeper_without_stored_state_waits_until_all_use_its_leases() {
     let settings = settings(share(8, 800), &[("a", share(1, 100)), ("b", share(2, 50))]);
     let start = Instant::now();
     let mut it = Timeline { keeper: Keeper::fresh(&settings, 1, start), settings, now: start };
@@ -198,7 +198,7 @@ async fn keeper_without_stored_state_waits_only_until_all_members_act_on_its_lea
 }
 
 #[tokio::test(start_paused = true)]
-async fn shares_that_change_meanwhile_exceed_nothing() {
+async fn changed_own_shares_never_exceed_the_total() {
     let total = share(4, 400);
     let start = Instant::now();
     let shares = settings(total, &[("a", share(3, 300)), ("b", Share::NONE)]);
@@ -210,7 +210,7 @@ async fn shares_that_change_meanwhile_exceed_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restarted_keeper_counts_what_it_granted_before() {
+async fn restarted_keeper_counts_leases_granted_before() {
     let mut it = Timeline::new(share(8, 800), &[("a", Share::NONE), ("b", Share::NONE)]);
     let first = it.granted(&request("a", 0, Share::NONE, share(5, 500)));
     it.restart();
@@ -224,7 +224,7 @@ async fn a_restarted_keeper_counts_what_it_granted_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn larger_own_share_is_granted_once_others_have_released_it() {
+async fn own_share_grows_only_after_others_have_released_it() {
     let mut it = Timeline::new(share(8, 800), &[("a", share(6, 600)), ("b", share(1, 100))]);
     let first = it.granted(&request("a", 0, Share::NONE, Share::NONE));
     it.settings = settings(share(8, 800), &[("a", share(1, 100)), ("b", share(6, 600))]);
@@ -237,7 +237,7 @@ async fn larger_own_share_is_granted_once_others_have_released_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_job_goes_to_each_in_turn() {
+async fn single_shared_job_is_given_to_each_member_in_turn() {
     let mut it = Timeline::new(share(1, 800), &[("a", Share::NONE), ("b", Share::NONE)]);
     let (mut a, mut b) = (0, 0);
     let mut had = Vec::new();
@@ -261,7 +261,7 @@ async fn a_single_job_goes_to_each_in_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_rises_must_be_stored_before_the_answer() {
+async fn only_a_larger_grant_must_be_stored_before_the_answer() {
     let mut it = Timeline::new(share(8, 800), &[("a", Share::NONE)]);
     assert!(!StoredKeeper::default().covers(&it.keeper));
     let first = it.granted(&request("a", 0, Share::NONE, ALL));
@@ -503,7 +503,7 @@ fn shares(other: bool) -> KeeperSettings {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_members_together_never_use_more_than_they_share() {
+async fn members_together_never_exceed_the_shared_limits() {
     proptest!(|(is_new in any::<bool>(), steps in proptest::collection::vec(step(), 1..400))| {
         let mut world = World::new(is_new);
         let total = world.settings.total();
@@ -516,7 +516,7 @@ async fn all_members_together_never_use_more_than_they_share() {
 
 /// A silent member's compactions count for an hour only once the keeper's journal is lost.
 #[tokio::test(start_paused = true)]
-async fn a_lost_journal_and_removed_members_exceed_nothing_if_compactions_end_within_an_hour() {
+async fn limits_hold_after_journal_loss_if_jobs_take_under_an_hour() {
     proptest!(|(steps in proptest::collection::vec(step_with_loss(), 1..400))| {
         let mut world = World { all_end_within_an_hour: true, ..World::new(true) };
         let total = world.settings.total();
@@ -528,7 +528,7 @@ async fn a_lost_journal_and_removed_members_exceed_nothing_if_compactions_end_wi
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_faults_all_that_is_shared_is_used() {
+async fn shared_limits_are_fully_used_without_faults() {
     let mut world = World::new(false);
     for _ in 0..20 {
         for at in 0..3 {

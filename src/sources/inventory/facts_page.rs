@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_lines_by_node_and_skips_targets_without_file() {
+    fn lines_are_grouped_by_node_without_targets_that_have_no_file() {
         let mut all = BTreeMap::new();
         let part = format!("view:a/shards%2F00000000-ffffffff%2Fx.1/{}", "01".repeat(16));
         let cluster = format!("view:_cluster/x.1/{}", "01".repeat(16));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_arrive_as_they_were_sent() {
+    fn facts_sent_between_processes_are_received_unchanged() {
         let measured = Measurement { at: Moment::from_unix(1_000), source: MeasuredBy::Files };
         let inside = Inside {
             at: Moment::from_unix(999),

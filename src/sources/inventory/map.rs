@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_added_later_arrive_and_removed_copies_leave() {
+    fn copies_added_later_are_arriving_and_removed_ones_leaving() {
         let entry = entry(
             &[(LOW, &["a", "c"]), (HIGH, &["a", "b"])],
             &[
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_hash_as_in_erlang() {
+    fn document_hash_equals_erlang_crc32() {
         // erlang:crc32(<<"123456789">>), the check value every CRC-32 shares.
         assert_eq!(doc_hash("123456789"), 0xcbf4_3926);
     }

@@ -147,7 +147,7 @@ mod tests {
     use wall_clock::Moment;
 
     #[test]
-    fn databases_keep_their_copies_apart() {
+    fn copies_are_grouped_by_database() {
         let ix = |at| TargetIx::from_usize(at).unwrap();
         let mut dbs = Databases::default();
         assert!(dbs.is_empty());

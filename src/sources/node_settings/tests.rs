@@ -140,7 +140,7 @@ async fn silent_node_does_not_delay_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn missing_right_is_a_problem_of_every_node() {
+async fn missing_right_is_reported_for_every_node() {
     let mut rig = Rig::start("reader");
     let settings = rig.next().await;
     assert_eq!(settings.nodes, BTreeMap::new());

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_tells_how_far_a_replication_has_read() {
+    fn checkpoint_shows_how_far_a_replication_has_read() {
         let foreign = format!("9-{}", URL_SAFE_NO_PAD.encode(
             b"\x83l\0\0\0\x01h\x03d\0\x01nl\0\0\0\x02a\0a\x01jh\x03a\x07m\0\0\0\x03xyzd\0\x01nj",
         ));
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_and_indexes_that_lag_are_named() {
+    fn lagging_copies_and_purge_readers_are_named() {
         let sent = |uuid: &str, to: &str, seq: u64| {
             json!({
                 "source_uuid": uuid, "source_seq": seq, "target_node": to,

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_differ_make_the_error_larger() {
+    fn differing_sample_places_increase_the_error() {
         let body = format!("{{\"text\":\"{}\"}}", "abcdefghij".repeat(40));
         let sample = |bodies: [&str; 4]| {
             let place =
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_documents_give_no_estimate() {
+    fn too_few_sampled_documents_give_no_estimate() {
         assert_eq!(TombstoneSample::default().estimate(), None);
         let one = TombstoneSample { places: vec![vec![doc(1, "{}")]], ids: BTreeSet::new() };
         assert_eq!(one.estimate(), None);

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failed_split_is_over_once_its_database_is_gone() {
+    fn split_is_over_if_completed_or_its_source_is_missing() {
         for (state, info, is_over) in [
             ("completed", "{}", true),
             ("running", "{}", false),
