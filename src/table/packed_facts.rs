@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn each_slot_of_a_kind_holds_one_fact() {
+    fn no_two_facts_of_a_target_kind_share_a_slot() {
         for kind in TargetKind::each() {
             let mut slots: Vec<_> = FactKind::ALL.iter().filter_map(|it| it.slot(kind)).collect();
             slots.sort_unstable();

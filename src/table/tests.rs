@@ -46,7 +46,7 @@ fn readers_see_only_the_published_state() {
 }
 
 #[test]
-fn parts_are_found_again_however_many_there_are() {
+fn every_index_part_is_found_again_among_many() {
     let mut draft = Draft::new(10);
     let node = draft.get_or_add_node("couchdb@a");
     let db = draft.get_or_add_db(name("app"));
@@ -150,7 +150,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn totals_top_and_lookups_agree_with_a_plain_model(steps in steps()) {
+    fn totals_top_databases_and_lookups_agree_with_a_plain_model(steps in steps()) {
         let mut draft = Draft::new(3);
         let mut model: BTreeMap<(u8, u8), (TargetIx, Facts, TargetState)> = BTreeMap::new();
         for step in steps {

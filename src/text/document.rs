@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_do_not_become_markup() {
+    fn names_in_markdown_are_not_interpreted_as_markup() {
         let columns = vec![("database", false), ("bytes", true)];
         let cells = |name: &str| vec![name.to_owned(), "1 GiB".to_owned()];
         let blocks = [

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_ranges_are_sorted() {
+    fn ranges_of_hidden_characters_are_sorted() {
         let ends: Vec<char> =
             HIDDEN_RANGES.iter().flat_map(|(first, last)| [*first, *last]).collect();
         assert!(ends.is_sorted());

@@ -139,7 +139,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn shells_read_words_unchanged(words in prop::collection::vec(NAME, 1..8)) {
+        fn quoted_words_reach_a_shell_command_unchanged(words in prop::collection::vec(NAME, 1..8)) {
             let line: String = words.iter().map(|word| format!(" {}", shell_word(word))).collect();
             let expected: String = words.iter().map(|word| format!("{word}\0")).collect();
             for shell in ["bash", "dash"] {

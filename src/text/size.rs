@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shows_common_unit_of_part_and_whole_once() {
+    fn common_unit_of_part_and_whole_is_shown_once() {
         assert_eq!(format_part(900 << 30, 901 << 30), "900 of 901 GiB");
         assert_eq!(format_part(12 << 20, 2 << 40), "12 MiB of 2 TiB");
     }

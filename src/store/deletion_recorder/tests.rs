@@ -37,7 +37,7 @@ fn one(deleted: u64, suffix: &str) -> Arc<Snapshot> {
 }
 
 #[test]
-fn databases_with_most_deleted_documents_are_recorded() {
+fn only_databases_with_most_deleted_documents_are_recorded() {
     let name = |at: u64| format!("db{at:05}");
     let mut records = DeletionRecords::default();
     let most = 1_500;
@@ -81,7 +81,7 @@ fn record_ends_with_its_database() {
 }
 
 #[test]
-fn large_records_are_stored_one_after_another() {
+fn large_records_are_stored_in_several_batches() {
     let mut records = DeletionRecords::default();
     records.see(&cluster((0..40).map(|at| (format!("db{at}"), 1_000, 250)), ".17"), day(0));
     for (name, record) in &mut records.records {

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn corrects_late_database_and_clears_its_row_for_the_next() {
+    fn correction_applies_to_a_late_database_but_not_to_a_reused_row() {
         let mut draft = Draft::new(10);
         draft.set_corrections(&corrections(&["late"]), None);
         let ix = add(&mut draft, "late");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn rent_so_far_is_kept_when_predictions_change() {
+    fn accumulated_rent_is_kept_when_predictions_change() {
         let rent = |draft: &Draft, ix, hours| {
             let target = draft.current().target(ix).unwrap();
             let waste = target.correction().reclaimable_bytes(TargetKind::Db, &target.facts());

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn x_ray_counts_until_the_file_is_replaced_unless_it_was_wrong() {
+    fn xray_counts_until_its_file_is_replaced_and_not_if_it_was_wrong() {
         let mut draft = Draft::new(1);
         let node = draft.get_or_add_node("couchdb@a");
         let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".1" });

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn index_whose_file_is_found_first_is_new_once_and_has_its_design() {
+    fn index_found_first_as_a_file_is_booked_as_new_once() {
         let (mut draft, db, [a, _]) = two_copies();
         let part = add_part(&mut draft, a, db);
         let entry = add_view(&mut draft, db);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn index_whose_files_come_into_sight_or_leave_it_neither_grew_nor_shrank() {
+    fn index_files_that_become_visible_or_hidden_are_no_growth() {
         let (mut draft, db, [_, b]) = two_copies();
         let entry = add_view(&mut draft, db);
         taken(&mut draft);

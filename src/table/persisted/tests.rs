@@ -101,7 +101,7 @@ fn restores_facts_with_their_age() {
 
 /// Bytes of unused files that no sum of a node has yet would be a gain above all waste.
 #[test]
-fn restored_cleanup_has_no_size_before_a_walk() {
+fn restored_cleanup_has_no_size_until_files_are_walked() {
     let mut draft = Draft::new(5);
     let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".17" });
     let cleanup = draft.get_or_add_cleanup(db);

@@ -62,7 +62,7 @@ fn chooses_databases_by_total_reclaimable_bytes() {
 }
 
 #[test]
-fn exports_only_complete_databases_within_the_total_limit() {
+fn exports_only_databases_whose_targets_fit_the_total_limit() {
     let mut draft = Draft::new(3);
     let huge = database(&mut draft, "huge", 31, 90);
     database(&mut draft, "large", 16, 40);
@@ -93,7 +93,7 @@ fn exports_only_complete_databases_within_the_total_limit() {
 }
 
 #[test]
-fn keeps_database_until_clearly_exceeded_and_after_compaction() {
+fn keeps_a_database_until_another_clearly_exceeds_it() {
     let mut draft = Draft::new(1);
     database(&mut draft, "first", 1, 100);
     let at = |seconds: u64| Moment::from_unix(1_000_000 + seconds);
@@ -160,7 +160,7 @@ fn few_series_change_in_an_hour_with_many_compactions() {
 }
 
 #[test]
-fn views_count_all_copies_and_parts_are_only_listed() {
+fn view_sums_include_all_copies_and_parts_are_only_listed() {
     let mut draft = Draft::new(1);
     let db = database(&mut draft, "app", 2, 10);
     let view = View { signature: Signature([7; 16]), ..View::default() };
@@ -203,7 +203,7 @@ fn views_count_all_copies_and_parts_are_only_listed() {
 }
 
 #[test]
-fn database_with_a_reused_index_starts_empty() {
+fn database_in_a_reused_row_starts_without_sums() {
     let mut draft = Draft::new(1);
     let gone = database(&mut draft, "gone", 1, 900);
     database(&mut draft, "stays", 1, 50);

@@ -123,7 +123,7 @@ fn written() -> Event {
 }
 
 #[test]
-fn a_query_sees_everything_requested_before_it() {
+fn query_is_served_after_all_writes_requested_before_it() {
     let mut driven = Driven::claimed();
     let ((one, mut first), (two, mut second), (three, mut third)) = (change(), change(), change());
     let (query, _answer) = query();
@@ -182,7 +182,7 @@ fn claimed_journal_is_unused_while_couchdb_is_another_cluster() {
 }
 
 #[test]
-fn a_failed_write_is_published_before_it_is_answered() {
+fn write_failure_is_published_before_requesters_are_answered() {
     let mut driven = Driven::claimed();
     let (change, mut answer) = change();
     assert_eq!(names(&driven.request([change, events(2)])), ["write 3"]);
@@ -243,7 +243,7 @@ fn retries_slow_down_and_the_failure_keeps_its_start() {
 }
 
 #[test]
-fn a_failed_read_stops_writing_too() {
+fn failed_read_also_fails_waiting_writes() {
     let mut driven = Driven::claimed();
     let ((query, _), (change, mut answer)) = (query(), change());
     assert_eq!(names(&driven.request([query, change])), ["serve"]);
@@ -256,7 +256,7 @@ fn a_failed_read_stops_writing_too() {
 }
 
 #[test]
-fn events_wait_half_a_second_for_others_or_for_a_request() {
+fn events_are_batched_for_half_a_second_or_until_a_request() {
     let mut driven = Driven::claimed();
     assert!(driven.handle(Event::Recorded(event())).is_empty());
     driven.pass(Duration::from_millis(300));

@@ -275,7 +275,7 @@ fn copy_too_large_or_cancelled_leaves_nothing() {
 }
 
 #[test]
-fn only_a_whole_journal_passes_as_a_copy() {
+fn file_that_is_not_a_journal_is_refused_as_a_copy() {
     for (bytes, says) in
         [(&b""[..], "it is not a journal"), (&[0; 8192], ""), (b"{\"status\":\"success\"}", "")]
     {
@@ -305,7 +305,7 @@ async fn the_journal_of_a_running_process_is_recognised() {
 /// Times of copies of a large journal, beside a writer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
-async fn measure_copies_beside_a_writer() {
+async fn measures_copies_made_during_writes() {
     let dir = tempfile::tempdir().unwrap();
     let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;
     let events = std::env::var("RECLINER_TEST_EVENTS").ok();

@@ -61,7 +61,7 @@ async fn full_disk_is_reported_and_writing_resumes_with_space() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn disk_full_at_start_is_retried_until_it_has_space() {
+async fn opening_on_a_full_disk_is_retried_until_it_has_space() {
     let disk = Disk::default();
     disk.fill(true);
     let running = RunningJournal::open(disk.clone()).unwrap();

@@ -178,7 +178,7 @@ fn events_of_countless_databases_stay_within_size_limit() {
 
 /// A file that is written to, copied, written to again, and restored from the copy.
 #[test]
-fn numbers_assigned_twice_are_distinguished() {
+fn sequence_numbers_reused_after_a_restore_are_distinguished() {
     let dir = tempfile::tempdir().unwrap();
     let (storage, path) = (DirectoryStorage::new(dir.path()), dir.path().join("journal.redb"));
     let copy = dir.path().join("copy");

@@ -4,7 +4,7 @@
 //!
 //! 1. Describe its content in a function beside [`contents_of_0_1_0`] and add it to [`RELEASES`].
 //! 2. Write the file, with the code of that release:
-//!    `RECLINER_WRITE=1 cargo test --lib store::journal::tests::fixture::write -- --ignored`
+//!    `RECLINER_WRITE=1 cargo test --lib store::journal::tests::fixture::writes_the_journal -- --ignored`
 //! 3. Keep the earlier files and their tests.
 
 use super::{
@@ -427,7 +427,7 @@ impl Contents {
 }
 
 #[test]
-fn newest_release_has_one_event_of_each_type() {
+fn journal_of_the_newest_release_has_every_event_type() {
     let newest = RELEASES.last().expect("there is a release");
     let events = (newest.contents)().events;
     let has = |wanted: &EventType| events.iter().any(|event| event.event_type() == *wanted);
@@ -437,7 +437,7 @@ fn newest_release_has_one_event_of_each_type() {
 
 #[test]
 #[ignore = "writes the file of a release"]
-fn write() {
+fn writes_the_journal_of_the_newest_release() {
     if std::env::var_os("RECLINER_WRITE").is_none() {
         return;
     }
@@ -529,7 +529,7 @@ fn check_entries(store: &JournalStore, expected: &Contents) {
 }
 
 #[test]
-fn this_version_writes_what_the_newest_release_writes() {
+fn this_version_writes_the_same_records_as_the_newest_release() {
     let newest = RELEASES.last().expect("there is a release");
     assert_eq!(
         tables::SCHEMA,
@@ -608,7 +608,7 @@ fn a_journal_of_a_newer_version_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn the_version_that_writes_is_recorded() {
+fn journal_records_which_version_wrote_it() {
     let newest = RELEASES.last().expect("there is a release");
     let dir = tempfile::tempdir().unwrap();
     let storage = newest.copy_to(dir.path());

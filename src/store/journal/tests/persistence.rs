@@ -207,7 +207,7 @@ async fn a_repeated_batch_is_stored_once() {
 }
 
 #[tokio::test]
-async fn ends_of_quarantines_suspensions_and_runs_are_recorded() {
+async fn end_of_quarantine_suspension_and_run_is_recorded() {
     let running = RunningJournal::claimed(InMemory::default()).await;
     running.keep(everything()).await.unwrap();
     let scope = SuspensionScope::Node("couchdb@a".into());
@@ -262,7 +262,7 @@ async fn order_survives_restart_and_its_operator_is_recorded() {
 }
 
 #[tokio::test]
-async fn the_first_recorded_smoosh_value_is_restored() {
+async fn first_recorded_smoosh_value_is_kept_for_restoring() {
     let running = RunningJournal::claimed(InMemory::default()).await;
     let setting = |was: Option<&str>| OverriddenSetting {
         node: "couchdb@a".into(),
@@ -359,7 +359,7 @@ async fn only_one_process_can_open_the_file() {
 }
 
 #[tokio::test]
-async fn requests_before_the_stop_are_served_and_later_ones_are_not() {
+async fn requests_before_shutdown_are_served_and_later_ones_refused() {
     let dir = tempfile::tempdir().unwrap();
     let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;
     let journal = running.journal.clone();

@@ -43,7 +43,7 @@ async fn recorded_events_are_sent_with_their_numbers_once_stored() {
 }
 
 #[test]
-fn an_entry_that_covers_many_targets_matches_each_of_them() {
+fn event_that_lists_many_targets_matches_each_listed_one() {
     let id = |db: &str| -> TargetId { format!("db:couchdb@a/{db}").parse().unwrap() };
     let what = EventDetails::Refused {
         target: id("first"),
@@ -121,7 +121,7 @@ fn mark(db: &str) -> PublishedDbState {
 }
 
 #[tokio::test(start_paused = true)]
-async fn marks_are_kept_with_their_events_until_newer_facts_are_saved() {
+async fn unread_change_marks_are_kept_until_newer_facts_are_saved() {
     let disk = Disk::formatted();
     let running = RunningJournal::claimed(disk.clone()).await;
     let with = |db: &str| EventProgress { position: None, marks: vec![mark(db)] };

@@ -51,7 +51,7 @@ const fn refused(reason: R) -> Option<(usize, Option<R>)> {
 }
 
 #[test]
-fn a_persisting_reason_is_recorded_once() {
+fn refusal_reason_that_persists_is_recorded_once() {
     for (steps, expected) in [
         (&[(100, refused(R::Headroom))][..], &["0: queued 1", "5: headroom"][..]),
         // A reason that lasts only for a moment.
@@ -98,7 +98,7 @@ fn waiting_for_a_turn_is_recorded_after_a_minute() {
 }
 
 #[test]
-fn recurrences_become_one_counted_entry_per_window() {
+fn recurring_changes_become_one_counted_entry_per_hour() {
     let mut steps = Vec::new();
     for _ in 0..60 {
         steps.extend([(20, refused(R::Headroom)), (100, refused(R::NodeLimit))]);
@@ -224,7 +224,7 @@ fn changes_of_many_targets_share_one_entry_that_lists_them() {
 }
 
 #[test]
-fn million_changes_give_few_entries_and_a_count() {
+fn million_changes_become_few_entries_and_a_count() {
     let mut memory = PlanHistory::default();
     let node = |at: usize| NodeIx::from_usize(at % 500).unwrap();
     let all = || {
