@@ -140,7 +140,7 @@ mod tests {
     use crate::model::channel::ChannelPreset;
 
     #[test]
-    fn compactions_begin_as_slots_become_free() {
+    fn compactions_start_as_slots_become_free() {
         let second = Duration::from_secs;
         let list = ChannelPreset::Rent.channels();
         let channels = Channels { list, ..Channels::default() };
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn view_with_all_copies_takes_a_slot_each_and_runs_alone() {
+    fn compaction_of_all_view_copies_takes_their_slots_and_runs_alone() {
         let second = Duration::from_secs;
         let list = ChannelPreset::Rent.channels();
         let channels = Channels { list, ..Channels::default() };

@@ -307,7 +307,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_horizon_is_rounded_as_people_write_it() {
+    fn horizon_is_rounded_to_a_duration_that_is_easy_to_write() {
         use crate::text::duration::format_exact;
         for (seconds, expected) in [
             (127_341, "1d 12h"),
@@ -322,7 +322,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_rounded_horizon_is_within_a_sixteenth(seconds in 600_u64..400_000_000) {
+        fn rounded_horizon_differs_by_at_most_a_sixteenth(seconds in 600_u64..400_000_000) {
             let off = rounded(Duration::from_secs(seconds)).as_secs().abs_diff(seconds);
             prop_assert!(off * 16 <= seconds, "{off} of {seconds}");
         }

@@ -120,7 +120,7 @@ fn gives_no_outlook_if_growth_was_never_observed() {
 }
 
 #[test]
-fn without_compactions_waste_and_files_grow_as_they_did() {
+fn without_compactions_waste_and_files_keep_growing_as_before() {
     let present = present(&[("a", 1_000, 100, 20), ("b", 500, 0, 0)], Some((2_000, 9_000)));
     let nothing = Proposal { name: "nothing".into(), policy: None };
     let answer = outlooks(&present, &[nothing], 10 * DAY).unwrap();
@@ -139,7 +139,7 @@ fn without_compactions_waste_and_files_grow_as_they_did() {
 }
 
 #[test]
-fn bytes_that_a_full_volume_cannot_take_are_not_waste() {
+fn bytes_that_no_longer_fit_the_volume_do_not_become_waste() {
     let present = present(&[("a", 1_000, 100, 20)], Some((300, 9_000)));
     let nothing = Proposal { name: "nothing".into(), policy: None };
     let outlook = only(&present, nothing, 10 * DAY);
@@ -149,7 +149,7 @@ fn bytes_that_a_full_volume_cannot_take_are_not_waste() {
 }
 
 #[test]
-fn splits_and_builds_that_run_now_delay_nothing() {
+fn present_splits_and_builds_do_not_delay_simulated_starts() {
     let waits = |change: &dyn Fn(&mut Draft)| {
         let mut draft = Draft::new(5);
         let node = draft.get_or_add_node("couchdb@a");
@@ -190,7 +190,7 @@ fn splits_and_builds_that_run_now_delay_nothing() {
 }
 
 #[test]
-fn ratio_of_2_wastes_half_of_the_data_on_average() {
+fn smoosh_defaults_waste_half_of_the_slack_limit_on_average() {
     let present = present(&[("a", 1_000, 500, 0)], None);
     let outlook = only(&present, by("smoosh", ChannelPreset::Smoosh.channels()), 20 * DAY);
     // Slack of 512 MiB is reached before a ratio of 2.
@@ -213,7 +213,7 @@ fn rent_follows_the_square_root_law() {
 
 /// Idle databases become due one after another, each between two plans.
 #[test]
-fn targets_due_between_two_plans_are_compacted_too() {
+fn targets_that_become_due_between_two_plans_are_compacted() {
     const DATABASES: u64 = 900;
     let mut draft = Draft::new(5);
     let node = draft.get_or_add_node("couchdb@a");
@@ -235,7 +235,7 @@ fn targets_due_between_two_plans_are_compacted_too() {
 }
 
 #[test]
-fn targets_that_do_not_fit_into_limits_stay_undone() {
+fn targets_that_exceed_the_limits_stay_uncompacted() {
     let names: Vec<String> = (0..20).map(|at| format!("db{at}")).collect();
     let dbs: Vec<_> = names.iter().map(|name| (name.as_str(), 10_000, 100_000, 0)).collect();
     let present = present(&dbs, None);
@@ -331,7 +331,7 @@ fn compactions_per_day_do_not_depend_on_the_simulated_time() {
 }
 
 #[test]
-fn frequently_compacted_file_does_not_shrink() {
+fn frequently_compacted_files_do_not_shrink_below_live_bytes() {
     let present = cluster(4, |_| {});
     let outlook = only(&present, short_horizons(10), 7 * DAY);
     let files = |at: usize| outlook.samples[at].file_bytes;
@@ -342,7 +342,7 @@ fn frequently_compacted_file_does_not_shrink() {
 }
 
 #[test]
-fn compactions_running_at_the_start_delay_nothing() {
+fn compactions_running_at_the_start_delay_no_others() {
     let busy = cluster(8, |facts| facts.flags.compact_running = true);
     let idle = cluster(8, |_| {});
     let [busy, idle] = [busy, idle].map(|it| compactions_a_day(&it, short_horizons(60), 2));
@@ -350,7 +350,7 @@ fn compactions_running_at_the_start_delay_nothing() {
 }
 
 #[test]
-fn finds_target_before_it_outgrows_its_channel() {
+fn target_is_compacted_before_it_outgrows_its_channel() {
     let present = present(&[("a", 1_000, 900, 0)], None);
     let mut channels = ChannelPreset::Smoosh.channels();
     channels.iter_mut().for_each(|channel| channel.max_size = Some(2_000 * MIB));
@@ -359,7 +359,7 @@ fn finds_target_before_it_outgrows_its_channel() {
 }
 
 #[test]
-fn undone_targets_have_a_reason() {
+fn targets_left_uncompacted_have_a_reason() {
     let names: Vec<String> = (0..6).map(|at| format!("db{at}")).collect();
     let dbs: Vec<_> = names.iter().map(|name| (name.as_str(), 1_000, 900, 0)).collect();
     let reasons = |present: &Present, change: &dyn Fn(&mut Policy)| -> Vec<(RefusalReason, u64)> {
@@ -398,7 +398,7 @@ fn undone_targets_have_a_reason() {
 }
 
 #[test]
-fn hundreds_of_windows_act_like_one_that_covers_them() {
+fn adjacent_windows_give_the_same_outlook_as_one_covering_them() {
     let present = present(&[("a", 1_000, 900, 20), ("b", 300, 30, 5)], Some((90_000, 100_000)));
     let window = |from: i64, to: i64| {
         let time =

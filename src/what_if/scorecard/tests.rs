@@ -208,7 +208,7 @@ fn growing_file_is_compacted_whenever_a_channel_takes_it() {
 }
 
 #[test]
-fn rent_counts_from_the_advised_compaction() {
+fn rent_starts_over_at_each_advised_compaction() {
     // Due when g t^2 / 2 is the horizon times the data: after sqrt(2 h A / g), every nine hours.
     let mut world = World::new(ChannelPreset::Rent, &[(100, 100)]);
     let mut kept = Kept::default();
@@ -242,7 +242,7 @@ fn real_compaction_ends_the_savings_of_an_advised_one() {
 }
 
 #[test]
-fn another_programs_compaction_is_a_conflict_only_if_it_begins_later() {
+fn compaction_by_others_is_a_conflict_only_if_it_begins_later() {
     // Compacting 6 GiB takes five minutes.
     let mut world = World::new(ChannelPreset::Smoosh, &[(20_000, 6_000)]);
     world.begin_other(0);
@@ -262,7 +262,7 @@ fn another_programs_compaction_is_a_conflict_only_if_it_begins_later() {
 }
 
 #[test]
-fn scorecard_pauses_and_keeps_sums_while_recliner_enforces() {
+fn scorecard_keeps_its_sums_and_pauses_while_recliner_enforces() {
     let mut world = World::new(ChannelPreset::Smoosh, &[(1_000, 100), (800, 300)]);
     let mut kept = Kept::default();
     kept.steps(&mut world, 30);
@@ -284,7 +284,7 @@ fn scorecard_pauses_and_keeps_sums_while_recliner_enforces() {
 }
 
 #[test]
-fn a_step_as_long_as_facts_stay_fresh_is_no_gap_and_counts_in_each_of_its_hours() {
+fn step_within_the_freshness_of_facts_is_counted_and_no_gap() {
     let mut world = World::new(ChannelPreset::Smoosh, &[(1_000, 100)]);
     let mut kept = Kept::default();
     kept.steps(&mut world, 2);
@@ -300,7 +300,7 @@ fn a_step_as_long_as_facts_stay_fresh_is_no_gap_and_counts_in_each_of_its_hours(
 }
 
 #[test]
-fn gap_is_not_counted_and_reported_as_missing() {
+fn gap_is_reported_as_missing_and_not_counted() {
     let mut world = World::new(ChannelPreset::Smoosh, &[(1_000, 100)]);
     let mut kept = Kept::default();
     kept.steps(&mut world, 121);
@@ -346,7 +346,7 @@ fn setting_the_clock_neither_loses_nor_doubles_sums() {
 }
 
 #[test]
-fn hours_are_limited_in_number() {
+fn scorecard_keeps_a_limited_number_of_hours() {
     let mut kept = Kept::default();
     let mut world = World::new(ChannelPreset::Smoosh, &[(100, 100)]);
     for _ in 0..900 {
@@ -383,7 +383,7 @@ proptest! {
     /// Savings are never negative and never more than what is wasted; nothing is freed that was not
     /// wasted; each second counts once; and a journal has what the process has.
     #[test]
-    fn nothing_is_counted_twice(
+    fn scorecard_sums_never_exceed_what_was_wasted(
         events in proptest::collection::vec(any_event(), 1..40),
         is_rent in any::<bool>(),
     ) {

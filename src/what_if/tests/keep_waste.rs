@@ -111,7 +111,7 @@ fn databases_and_views_have_separate_horizons() {
 }
 
 #[test]
-fn reports_limits_that_leave_more_waste() {
+fn reports_when_limits_leave_more_waste_than_wanted() {
     let names: Vec<String> = (0..20).map(|at| format!("db{at}")).collect();
     let dbs: Vec<_> = names.iter().map(|name| (name.as_str(), 10_000, 100_000, 0)).collect();
     let present = present(&dbs, None);
@@ -125,7 +125,7 @@ fn reports_limits_that_leave_more_waste() {
 }
 
 #[test]
-fn time_without_compactions_gives_a_lower_bound_of_horizon() {
+fn simulation_without_compactions_gives_a_lower_bound_of_horizon() {
     let present = present(&[("a", 1_000, 19, 0)], None);
     let smoosh = ratios(2.0, 2.0);
     let (outlook, kept) = kept(&present, &smoosh, &rent(&smoosh), 7);
@@ -139,7 +139,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 8, ..ProptestConfig::default() })]
 
     #[test]
-    fn horizon_that_was_found_keeps_the_mean_waste(
+    fn suggested_horizon_keeps_the_mean_waste(
         sizes in prop::collection::vec((2.0_f64..4.0, -1.5_f64..-0.2), 4..9),
         ratio in 1.3_f64..5.0,
     ) {

@@ -16,7 +16,7 @@ fn facts(file: u64, active: u64, seq: u64) -> Facts {
 }
 
 #[test]
-fn file_grows_from_the_size_that_was_left() {
+fn hypothetical_file_grows_from_the_size_its_compaction_left() {
     let (kind, none) = (TargetKind::Db, Correction::NONE);
     let record = AdvisedTarget::of(kind, none, &facts(1_000, 100, 50), NOW).unwrap();
     let left = record.left_bytes / MIB;
