@@ -15,7 +15,7 @@ const OUTSIDE_THE_LIBRARIES: [&str; 2] = ["killed_at_any_moment", "without_a_pau
 /// Set `RECLINER_TEST_SEED` to repeat a run.
 #[test]
 #[ignore = "takes long: cargo test --release --test random -- --ignored --nocapture"]
-fn properties_hold_with_random_seeds_and_many_cases() {
+fn all_property_tests_hold_with_random_seeds() {
     let set = std::env::var("RECLINER_TEST_SEED").ok();
     let seed = set.unwrap_or_else(|| RandomState::new().hash_one(()).to_string());
     let again = format!(

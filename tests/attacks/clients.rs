@@ -318,7 +318,7 @@ async fn hold_bodies_back(path: &str, content: &str, body: &str) {
 }
 
 #[tokio::test]
-async fn slow_bodies_hold_nobody_out() {
+async fn slow_request_bodies_block_no_other_client() {
     let (json, form) = ("application/json", "application/x-www-form-urlencoded");
     let all = [
         ("/api/v1/what-if", json, "{}"),

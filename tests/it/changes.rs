@@ -182,7 +182,7 @@ async fn running_job_makes_measurements_unconfirmed_without_feed_events() {
 /// A start was cancelled because of what it read: what runs must be known at once, although nothing has
 /// happened for a while and polls are rare.
 #[tokio::test(start_paused = true)]
-async fn changed_target_makes_a_quiet_cluster_be_polled() {
+async fn changed_target_triggers_a_poll_of_a_quiet_cluster() {
     let (mut rig, _handle) = following(world(), SELDOM).await;
     let plan = rig.plan_where(|plan| plan.snapshot.is_quiet()).await;
     let ix = targets(&plan, TargetKind::Db).next().unwrap().ix();
@@ -253,7 +253,7 @@ async fn broken_feed_costs_few_requests_and_recovers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn feed_appearance_and_disappearance_are_noticed() {
+async fn feed_that_appears_or_disappears_is_noticed() {
     let mut config = world();
     config.global_changes = false;
     let mut rig = Rig::new(config, SELDOM);

@@ -39,7 +39,7 @@ fn design(name: &str) -> Design {
 
 /// With one range, the file of every node can be read; all together have more than one file times three.
 #[tokio::test(start_paused = true)]
-async fn index_file_that_alone_was_not_compacted_is_counted() {
+async fn only_uncompacted_copy_of_an_index_is_counted() {
     let like = Database { q: 1, docs: 5_000, compacted: 0.4, ..Database::new("app") };
     let mut rig =
         Rig::new(nodes().with(Database { designs: vec![design("v")], ..like }), ON_DEMAND);

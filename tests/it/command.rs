@@ -469,7 +469,7 @@ async fn denying(
 }
 
 #[tokio::test]
-async fn scan_shows_what_a_proxy_that_denies_node_routes_leaves() {
+async fn scan_shows_what_is_readable_if_a_proxy_denies_node_routes() {
     for denied in ["/_node/node", "/_node/"] {
         let cluster = Cluster::new(world(), 1, Clock::System).expect("the configuration is valid");
         let router = cluster

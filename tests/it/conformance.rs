@@ -303,7 +303,7 @@ async fn simulator_responses_match_recorded_servers() {
 }
 
 #[test]
-fn excluded_parts_exist_in_recordings() {
+fn excluded_response_parts_exist_in_recordings() {
     for (case, _, reason) in NOT_HELD {
         let path = format!("crates/couchdb-client/tests/data/http/3.5.0/{case}.json");
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path));

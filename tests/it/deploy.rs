@@ -320,7 +320,7 @@ fn kubernetes_manifests_have_no_rights_and_no_passwords() {
 /// The job's flags are understood: with an address at which nothing answers it only fails to
 /// connect. Its directory is the one that CouchDB's volume is mounted at.
 #[test]
-fn kubernetes_job_tidies_with_known_flags() {
+fn kubernetes_tidy_job_uses_only_known_flags() {
     let manifest = "deploy/kubernetes/overlays/tidy/cronjob.yaml";
     let arguments = container(manifest);
     assert_eq!(arguments.first().map(String::as_str), Some("tidy"));
@@ -354,7 +354,7 @@ fn kubernetes_job_tidies_with_known_flags() {
 /// The flags of the job and of the timer's unit are understood: with an address at which nothing answers, the command
 /// only fails to connect.
 #[test]
-fn reports_are_made_with_known_flags() {
+fn report_jobs_use_only_known_flags() {
     let of_job = container("deploy/kubernetes/components/report/cronjob.yaml");
     let unit = read("deploy/systemd/recliner-report.service");
     let line = unit.lines().find_map(|line| line.split_once("exec /usr/bin/recliner "));
@@ -382,7 +382,7 @@ fn reports_are_made_with_known_flags() {
 }
 
 #[test]
-fn central_process_has_all_nodes_and_their_peers() {
+fn central_process_is_configured_with_all_nodes_and_sidecars() {
     let central = document("deploy/kubernetes/overlays/sidecars/recliner.yml");
     let sidecar = document("deploy/kubernetes/components/sidecar/recliner.yml");
     assert!(central.get("nodes").is_none(), "it serves every node");
@@ -403,7 +403,7 @@ fn central_process_has_all_nodes_and_their_peers() {
 /// Tests the configuration as the package installs it, and with the settings that its comments
 /// offer.
 #[test]
-fn packaged_configuration_is_valid_with_offered_settings() {
+fn packaged_configuration_is_valid_with_its_commented_settings() {
     let unit = read("deploy/systemd/recliner.service");
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
     let arguments: Vec<String> = start.split(' ').skip(1).map(str::to_owned).collect();

@@ -242,7 +242,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
 
 /// Links within the book are tested where it is rendered.
 #[test]
-fn every_repository_link_has_a_destination() {
+fn every_link_in_repository_documents_resolves() {
     let mut texts = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
     for dir in ["alerts", "dashboards", "deploy"] {
         files(&root().join(dir), &mut texts);
@@ -278,7 +278,7 @@ fn files(dir: &Path, out: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn no_file_mentions_its_own_history() {
+fn no_file_mentions_issues_or_local_paths() {
     // Assembled here, so that this file does not contain them.
     let forbidden = [
         ["issue", " #"].concat(),

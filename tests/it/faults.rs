@@ -318,7 +318,7 @@ async fn failing_shards_leave_their_node_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn listed_shards_without_file_are_an_error_but_deleted_ones_are_not() {
+async fn listed_shards_without_file_are_an_error_unless_deleted() {
     let mut rig = Rig::new(world(), ON_DEMAND);
     rig.cluster.faults().plan(Fault::on(B, Effect::Status(404)).at("shards%2F"));
     let plan = rig.sweep().await;

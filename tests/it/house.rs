@@ -87,7 +87,7 @@ fn modules_named(source: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn modules_use_only_lower_floors() {
+fn modules_use_only_modules_below_them() {
     let src = src();
     let floor = |module: &str| FLOORS.iter().position(|names| names.contains(&module));
     let mut files = Vec::new();
@@ -116,7 +116,7 @@ fn modules_use_only_lower_floors() {
 }
 
 #[test]
-fn every_module_is_on_exactly_one_floor() {
+fn every_module_is_listed_in_exactly_one_layer() {
     let lib = fs::read_to_string(src().join("lib.rs")).unwrap();
     let declared: BTreeSet<&str> = lib
         .lines()

@@ -139,7 +139,7 @@ async fn quiet(couch: &Couch, prefix: &str) {
 }
 
 #[tokio::test]
-async fn simulator_keeps_the_contract() {
+async fn simulator_meets_the_same_expectations_as_couchdb() {
     let nodes = ["node1@127.0.0.1", "node2@127.0.0.1", "node3@127.0.0.1"];
     let twin = |name: &str| Design { views: vec!["same".to_owned()], ..Design::new(name) };
     let odd = Design { views: vec!["odd".to_owned()], ..Design::new("per%cent \"quote\"\nline") };

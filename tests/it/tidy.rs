@@ -101,7 +101,7 @@ async fn stops_when_enough_is_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaves_what_runs_to_couchdb_when_time_is_up_or_it_is_interrupted() {
+async fn timeout_or_interrupt_leaves_running_compactions_to_couchdb() {
     let world =
         || Config { compaction_rate: 1_000_000, ..alone(12 * GB, &[("a", 700), ("b", 700)]) };
     let minute = Duration::from_secs(60);
@@ -116,7 +116,7 @@ async fn leaves_what_runs_to_couchdb_when_time_is_up_or_it_is_interrupted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_for_smoosh_and_compacts_no_file_again() {
+async fn waits_for_smoosh_and_compacts_each_file_once() {
     let mut world = alone(12 * GB, &[("a", 700), ("b", 20)]);
     world.nodes[0].smoosh = true;
     let (report, done) = run(world, TidyScope::default(), pending()).await;

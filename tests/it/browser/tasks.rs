@@ -62,7 +62,7 @@ impl Operator {
 }
 
 #[tokio::test]
-async fn every_task_of_a_morning_takes_few_clicks() {
+async fn every_routine_task_takes_few_clicks() {
     let Some(mut operator) = Operator::start().await else { return };
     finds_the_most_wasteful_database_and_why(&mut operator).await;
     compacts_a_database(&mut operator).await;

@@ -269,7 +269,7 @@ async fn lower_last_seq_means_a_different_feed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_feed_on_one_node_only_delays() {
+async fn broken_feed_on_one_node_delays_events_but_loses_none() {
     let (rig, mut handle, journal) = record_events().await;
     let since = newest(&journal);
     rig.cluster.faults().plan(Fault::on(C, Effect::Hang).at(PATH));

@@ -191,7 +191,7 @@ async fn nothing_changes_unless_the_service_enforces() {
 }
 
 #[tokio::test]
-async fn recliner_of_another_cluster_permits_nothing() {
+async fn recliner_of_another_cluster_does_not_permit_a_deployment() {
     let deployment = Deployment::rehearse(&with_views()).await;
     let mut later = world();
     for database in &mut later.databases {
@@ -205,7 +205,7 @@ async fn recliner_of_another_cluster_permits_nothing() {
 }
 
 #[tokio::test]
-async fn a_plan_that_changed_since_is_not_carried_on() {
+async fn deployment_refuses_a_plan_file_that_was_changed() {
     let deployment = Deployment::rehearse(&with_views()).await;
     deployment.kill_after(1).await;
     let plan = deployment.dir().join("plan.json");

@@ -74,7 +74,7 @@ async fn file_without_header_is_reported_with_the_reason() {
 }
 
 #[tokio::test]
-async fn files_that_another_node_wrote_are_said() {
+async fn scan_warns_of_files_last_written_by_another_node() {
     let root = directory();
     let said = "were last written by ";
     let scan = run(&["scan", "--node", "couchdb@elsewhere"], root.path(), "80").await;

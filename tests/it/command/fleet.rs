@@ -28,7 +28,7 @@ async fn until(address: &str, wanted: impl Fn(&Value) -> bool) -> Value {
 }
 
 #[tokio::test]
-async fn fleet_is_the_same_through_a_service_directly_and_alone() {
+async fn fleet_is_the_same_from_a_service_directly_and_standalone() {
     let site = Site::open(world()).await;
     let dirs = [0; 3].map(|_| tempfile::tempdir().expect("a temporary directory"));
     let [member, central, alone] = dirs.each_ref().map(|dir| dir.path());
@@ -105,7 +105,7 @@ fn processor_seconds(pid: u32) -> f64 {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 #[ignore = "measures for two minutes"]
-async fn five_hundred_members_take_a_fiftieth_of_a_core() {
+async fn five_hundred_members_take_two_percent_of_a_core() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().expect("a temporary directory");
     let member = Running::start(&site, dir.path(), &["--web.admin-socket", "none"]).await;

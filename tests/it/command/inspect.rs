@@ -114,7 +114,7 @@ async fn inspect_writes_nothing() {
 }
 
 #[tokio::test]
-async fn xray_says_what_the_bytes_of_files_are() {
+async fn xray_reports_what_the_bytes_of_files_are() {
     let root = tempfile::tempdir().unwrap();
     let shards = ["00000000-7fffffff", "80000000-ffffffff"].map(|range| {
         let folder = root.path().join("shards").join(range).join("team");

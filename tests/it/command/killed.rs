@@ -382,7 +382,7 @@ async fn wait_until_done(log: &Log<'_>) {
 }
 
 #[tokio::test]
-async fn killed_process_waits_no_less_between_starts() {
+async fn killed_process_still_waits_between_starts() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

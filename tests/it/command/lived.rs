@@ -22,7 +22,7 @@ async fn answer(demo: &Demo, path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn demo_has_lived_for_a_better_week_than_under_smoosh() {
+async fn demo_starts_after_a_week_with_less_waste_than_under_smoosh() {
     let demo = Demo::start_with(&[]).await;
     let http = tools::http();
     let url = |path: &str| format!("http://{}{path}", demo.address);

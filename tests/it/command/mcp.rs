@@ -64,7 +64,7 @@ fn questions() -> [(&'static str, Value, (&'static str, &'static str)); 8] {
 }
 
 #[tokio::test]
-async fn assistants_get_the_answers_of_the_api() {
+async fn assistants_get_the_same_answers_as_the_api() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     let mut running = Running::start(&site, dir.path(), &["--web.enable-mcp"]).await;

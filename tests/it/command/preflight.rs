@@ -61,7 +61,7 @@ async fn cluster_and_service_predict_a_design_documents_cost() {
 }
 
 #[tokio::test]
-async fn cluster_read_once_has_the_free_space_that_the_configuration_names() {
+async fn preflight_uses_the_free_space_given_in_the_configuration() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     let file = written(dir.path(), "by_month.json", DESIGN);

@@ -9,7 +9,7 @@ const LINES: &str = r#"192.0.2.1 - jan [26/Nov/2026:05:00:00 +0000] "GET /shop/_
 "#;
 
 #[tokio::test]
-async fn logs_tell_who_reads_and_nothing_else() {
+async fn reads_command_reports_readers_of_indexes_and_no_other_data() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (log, other) = (path("mixed.log"), path("other.log"));

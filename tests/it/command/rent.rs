@@ -160,7 +160,7 @@ fn compactions(answer: &Value, name: &str) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn import_as_rent_keeps_smooshs_mean_waste() {
+async fn import_as_rent_prints_channels_that_keep_smooshs_mean_waste() {
     let service = FastService::start().await;
     service.until_smoosh_compacts().await;
     let ran = service.run(&["import", "smoosh", "--as", "rent", "--days", "5"]).await;

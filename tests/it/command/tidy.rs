@@ -37,7 +37,7 @@ fn compactions(site: &Site) -> usize {
 }
 
 #[tokio::test]
-async fn looks_first_then_does_it_then_finds_nothing_to_do() {
+async fn dry_run_then_compaction_then_nothing_left_to_compact() {
     let site = Site::open(world()).await;
     let ran = tidy(&site, &["--assume-free", "10GiB"]).await;
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -87,7 +87,7 @@ async fn only_named_databases_are_compacted() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_left_with_its_reason() {
+async fn databases_that_do_not_fit_are_left_with_a_reason() {
     let site = Site::open(world()).await;
     let ran = tidy(&site, &["--assume-free", "1kB", "--yes"]).await;
     assert_eq!(ran.code, 2, "{ran:?}");
@@ -106,7 +106,7 @@ async fn what_does_not_fit_is_left_with_its_reason() {
 }
 
 #[tokio::test]
-async fn bad_input_sends_nothing() {
+async fn invalid_flags_send_no_request() {
     let site = Site::open(world()).await;
     for words in [
         &["--until-free", "much"][..],
@@ -149,7 +149,7 @@ fn slow() -> Config {
 }
 
 #[tokio::test]
-async fn killed_at_any_time_it_leaves_only_what_couchdb_finishes() {
+async fn killed_tidy_leaves_only_compactions_that_couchdb_finishes() {
     let site = Site::open(slow()).await;
     let mut child = begin(&site, &[]).await;
     time::timeout(PATIENCE, child.kill()).await.expect("in time").expect("it is killed");
@@ -163,7 +163,7 @@ async fn killed_at_any_time_it_leaves_only_what_couchdb_finishes() {
 }
 
 #[tokio::test]
-async fn a_signal_stops_it_and_it_says_what_still_runs() {
+async fn signal_stops_tidy_and_it_reports_what_still_runs() {
     let site = Site::open(slow()).await;
     let child = begin(&site, &[]).await;
     let pid = child.id().expect("the process is running").to_string();
@@ -180,7 +180,7 @@ async fn a_signal_stops_it_and_it_says_what_still_runs() {
 }
 
 #[tokio::test]
-async fn one_node_is_spoken_of_plainly() {
+async fn output_for_a_single_node_mentions_no_cluster_or_copies() {
     let site = Site::open(world()).await;
     for words in [
         &["scan"][..],

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 
 #[tokio::test]
-async fn what_cannot_be_read_is_unknown_and_no_choice_is_hidden() {
+async fn unreadable_facts_are_reported_as_unknown() {
     let site = Site::open(world()).await;
     let words = ["tombstones", "orders/2024+x"];
     let ran = site.run(&[&words[..], &["--format", "json"]].concat()).await;
@@ -28,7 +28,7 @@ async fn what_cannot_be_read_is_unknown_and_no_choice_is_hidden() {
 }
 
 #[tokio::test]
-async fn recorded_ages_are_taken_only_from_the_recliner_of_this_database() {
+async fn recorded_ages_come_only_from_a_recliner_of_this_database() {
     const DB: &str = "orders/2024+x";
     let site = Site::open(world()).await;
     let asked = async |suffix: &str| {

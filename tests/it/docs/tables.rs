@@ -177,6 +177,6 @@ fn library() -> String {
 }
 
 #[test]
-fn book_has_the_library_page() {
+fn book_repeats_the_documentation_of_the_library() {
     hold("architecture.md", &[("library", library())]);
 }

@@ -4,7 +4,7 @@ use super::*;
 use recliner::advice::Subject;
 
 #[tokio::test(start_paused = true)]
-async fn copies_that_differ_are_advised_once_they_stay_so() {
+async fn lasting_difference_between_copies_is_advised() {
     let mut rig = Rig::new(world(), ON_DEMAND);
     let advice = rig.start_advice();
     let found = || {

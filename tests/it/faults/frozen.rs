@@ -162,7 +162,7 @@ async fn node_freezing_during_a_sweep_delays_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn freeze_hides_changes_only_on_the_frozen_node() {
+async fn frozen_node_hides_only_its_own_changes() {
     let mut rig = Rig::with_flags(with_much_on_b(), OFTEN, flags(&[0, 1, 2]));
     rig.until(|status| status.sweeps > 1).await;
     let there = |rig: &Rig| {

@@ -57,7 +57,7 @@ fn visible_to_member(rig: &Rig) -> BTreeMap<String, Db> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn member_sees_places_without_inventing_sizes() {
+async fn database_member_sees_shard_places_but_unknown_sizes() {
     let mut rig = Rig::with_login(with_reader(true), ON_DEMAND, "reader", "p");
     let plan = rig.sweep().await;
     let dbs = visible_to_member(&rig);
@@ -88,7 +88,7 @@ async fn member_sees_places_without_inventing_sizes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn configured_databases_are_read_without_list_rights() {
+async fn configured_databases_are_read_without_the_right_to_list() {
     let names = "channels:\n  - {name: mine, kind: db, priority: ratio, databases: {include: [mine/a+b, 'x*']}}\n";
     let yaml = format!("{ON_DEMAND}{names}");
     let mut rig = Rig::with_login(with_reader(false), &yaml, "reader", "p");
@@ -115,7 +115,7 @@ async fn login_without_databases_gets_its_missing_rights() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn needless_rights_are_no_longer_reported_missing() {
+async fn rights_no_longer_needed_are_not_reported_missing() {
     let mut rig = Rig::with_login(with_reader(true), ON_DEMAND, "reader", "p");
     rig.sweep().await;
     let all = "channels:\n  - {name: all, kind: db, priority: ratio}\n";

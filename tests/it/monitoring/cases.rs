@@ -171,7 +171,7 @@ pub(crate) fn split_by_reachable_rules(
 }
 
 #[test]
-fn only_rules_without_results_are_left_out() {
+fn only_rules_that_cannot_have_results_are_left_out() {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let some = names(&["a", "b:recorded:max"]);
     for (expr, may) in [

@@ -189,7 +189,7 @@ fn is_by_rent(expression: &str) -> bool {
 }
 
 #[test]
-fn panels_for_some_channels_name_their_condition() {
+fn panels_of_some_channels_state_when_they_have_data() {
     for (metric, says) in [
         ("recliner_queue_ratio_", "ranks by ratio"),
         ("recliner_queue_slack_", "ranks by slack"),
@@ -249,7 +249,7 @@ fn every_dashboard_can_be_provisioned() {
 }
 
 #[test]
-fn dashboards_have_all_variables_without_the_pseudo_node() {
+fn dashboards_have_all_variables_and_list_only_real_nodes() {
     let known = known_series();
     let mut wrong = Wrong::default();
     for board in boards() {
@@ -365,7 +365,7 @@ fn every_panel_has_a_description_and_unit() {
 }
 
 #[test]
-fn legends_tell_the_nodes_of_two_clusters_apart() {
+fn legends_distinguish_nodes_of_different_clusters() {
     let mut wrong = Wrong::default();
     for board in boards() {
         for panel in board.panels() {
@@ -458,7 +458,7 @@ fn dashboard_queries_name_existing_series_and_count_once() {
 
 /// `dashboard-linter` wants job and instance in every query, which series without those labels cannot have.
 #[test]
-fn exceptions_for_the_linter_are_the_panels_that_need_them() {
+fn linter_exceptions_are_exactly_the_panels_that_need_them() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("dashboards/.lint");
     let exceptions: Value =
         yaml_serde::from_str(&fs::read_to_string(path).expect("it is there")).expect("valid YAML");

@@ -54,7 +54,7 @@ async fn freed_by_another(rig: &mut Rig) -> Compaction {
 }
 
 #[tokio::test(start_paused = true)]
-async fn second_compaction_frees_space_after_catching_up() {
+async fn second_compaction_frees_what_a_hindered_first_one_left() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world(10.0), &roomy());
     write_until_the_first_ends(&mut rig).await;
     let first = compactions(&rig)[0].clone();

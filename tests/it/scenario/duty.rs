@@ -47,7 +47,7 @@ async fn measured_backlog(seconds: u64, limits: &str) -> (f64, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn small_jobs_use_their_duty_share_of_the_time() {
+async fn small_jobs_use_the_share_of_time_that_duty_allows() {
     let (spaced, spaced_count) = measured_backlog(2, "limits: {wait: 30s, duty: 100%}\n").await;
     let (share, count) = measured_backlog(2, "").await;
     let found =
@@ -83,7 +83,7 @@ async fn long_and_small() -> Rig {
 }
 
 #[tokio::test(start_paused = true)]
-async fn jobs_join_a_long_job_and_then_the_node_rests() {
+async fn small_jobs_run_beside_a_long_one_and_then_the_node_rests() {
     let mut rig = long_and_small().await;
     rig.run_for(15 * MINUTE).await;
     let all = compactions(&rig);
@@ -167,7 +167,7 @@ async fn killed(at: Duration, limits: &str) -> (Compaction, Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn killed_process_lets_a_node_rest_no_less() {
+async fn killed_process_still_lets_a_node_rest_fully() {
     // In the middle of a compaction, and in the rest after it.
     for at in [30, 61, 90] {
         let (first, next) = killed(at * SECOND, "limits: {duty: 25%}\n").await;
@@ -177,7 +177,7 @@ async fn killed_process_lets_a_node_rest_no_less() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn killed_process_waits_no_less_between_starts() {
+async fn killed_process_still_waits_between_starts() {
     for at in [1, 70] {
         let (first, next) = killed(at * SECOND, "limits: {wait: 10m, duty: 100%}\n").await;
         let waited = next - first.began;

@@ -71,7 +71,7 @@ async fn advise_mode_starts_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clock_changes_move_no_start() {
+async fn clock_changes_do_not_shift_any_start() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, idle(), &by_rent());
     rig.run_for(3 * PART).await;
     rig.shift_clock(HORIZON_SECONDS);
@@ -83,7 +83,7 @@ async fn clock_changes_move_no_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn killed_process_delays_no_start() {
+async fn killing_the_process_does_not_delay_starts() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, idle(), &by_rent());
     rig.run_for(4 * PART).await;
     rig.kill_with_archive_for(PART, 0).await;

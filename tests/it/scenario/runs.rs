@@ -123,7 +123,7 @@ async fn run_compacts_a_database_first_through_pause_restart_and_kill() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelled_run_starts_nothing_more_and_what_runs_ends() {
+async fn cancelled_run_starts_no_more_and_its_running_jobs_end() {
     let mut rig = ready().await;
     // The others would start by themselves.
     rig.reconfigure(&yaml().replace("limits: {", "limits: {cluster: 1, "));
@@ -149,7 +149,7 @@ async fn cancelled_run_starts_nothing_more_and_what_runs_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn advise_mode_starts_nothing_of_a_run() {
+async fn advise_mode_starts_no_member_of_a_run() {
     let mut rig = Rig::in_mode(Mode::Advise, START, world(), &yaml());
     rig.run_for(2 * MINUTE).await;
     let run = rig.begin_run(orders()).await;

@@ -73,7 +73,7 @@ async fn advise_mode_names_the_query_without_sending_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn absent_engine_gets_no_requests() {
+async fn absent_search_engine_gets_no_requests() {
     let both = Design {
         views: vec![],
         searches: [Engine::Nouveau, Engine::Clouseau].map(|it| Search::new(it, "text")).to_vec(),

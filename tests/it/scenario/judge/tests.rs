@@ -333,6 +333,6 @@ async fn breaches_of_a_process_without_limits_are_found() {
 }
 
 #[test]
-fn empty_plan_has_nothing_undecided() {
+fn empty_plan_has_no_undecided_targets() {
     assert_eq!(undecided(&Plan::default()), Vec::<String>::new());
 }
