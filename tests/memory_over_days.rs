@@ -169,7 +169,7 @@ async fn serve(count: usize, yaml: &str) -> Vec<usize> {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "a week takes long: cargo test --release --test memory_over_days -- --ignored --nocapture the_demo"]
+#[ignore = "a week takes long: cargo test --release --test memory_over_days -- --ignored --nocapture demo"]
 async fn demo_memory_levels_off_within_a_week() {
     assert_levels_off(&demo(WEEK, DEMO_CONFIG).await, MIB);
 }

@@ -683,7 +683,7 @@ mod tests {
     }
 
     #[test]
-    fn counted_json_values_are_an_upper_bound() {
+    fn count_of_json_values_is_never_too_low() {
         fn all(value: &Value) -> usize {
             1 + match value {
                 Value::Array(list) => list.iter().map(all).sum(),

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_lasts_from_the_first_start_to_the_last_end() {
+    fn busy_period_lasts_from_the_first_start_to_the_last_end() {
         let period =
             |since, first: &str, first_ended: Option<u64>, ended: Option<u64>| BusyPeriod {
                 since: at(since),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn each_node_has_its_own_period() {
+    fn each_node_has_its_own_busy_period() {
         let periods = after(&[(10, &[(1, "a")]), (20, &[(1, "a"), (2, "a")]), (30, &[(2, "a")])]);
         let lengths =
             periods.iter().map(|(on, it)| (*on, it.length(at(50)).as_secs(), it.ended_at));

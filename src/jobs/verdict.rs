@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_compaction_is_judged_by_the_copy_that_shows_its_size() {
+    fn view_compaction_is_judged_by_the_size_of_the_measured_copy() {
         let bloated = before(900, 100, 50, 0);
         let lean = before(102, 100, 50, 0);
         let unsure = DisappearedTask { was_shown: false, was_accepted: false, ..GONE };

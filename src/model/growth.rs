@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_the_clock_changes_no_rate() {
+    fn clock_changes_do_not_affect_growth_rates() {
         const DAY: i64 = 86_400;
         let on = |step: i64, seconds: u64| {
             Moment::from_unix((START + seconds).saturating_add_signed(step))

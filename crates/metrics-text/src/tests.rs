@@ -276,7 +276,7 @@ proptest! {
 }
 
 #[test]
-fn equal_series_are_found_in_any_spelling() {
+fn duplicate_series_are_found_in_any_spelling() {
     let text = "# HELP a Things.\n# TYPE a gauge\na 1\na{} 2\na{x=\"1\",y=\"2\"} 1\n\
         a{y=\"2\",x=\"1\",z=\"\"} 1\na{x=\"} \\\" {\",y=\"=\\\"\"} 1\n\
         a{y=\"=\\\"\",x=\"} \\\" {\"} 9\na{x=\"1\",y=\"2\"} 7\n# EOF\n";

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn stopped_and_contested_channels_and_failures_are_separate_lines() {
+    fn stopped_and_contested_channels_and_failures_are_logged_apart() {
         let state = NodeTakeover {
             taken_over: set(&["a"]),
             contested: set(&["b"]),

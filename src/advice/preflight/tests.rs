@@ -295,7 +295,7 @@ fn index_used_by_another_document_does_not_become_stale() {
 }
 
 #[test]
-fn reserved_space_and_running_jobs_reduce_available_space() {
+fn index_is_judged_by_the_free_space_of_each_node() {
     let verdicts = |free: [Option<u64>; 2], keep_free_percent: f64| {
         let mut cluster = cluster();
         cluster.add_index(&index("_design/one", 1, 100, 1));

@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn single_target_and_all_show_full_details() {
+    fn single_target_or_all_option_shows_full_details() {
         let text = explained("telemetry", &database(), None, true, 80);
         assert_eq!(text.lines().filter(|line| line.starts_with("  reclaimable")).count(), 13);
         let part = explained("x", &database()[10..11], None, false, 80);

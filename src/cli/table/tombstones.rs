@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_numbers_are_reported() {
+    fn unknown_numbers_are_shown_as_unknown() {
         let mut facts = TombstoneFacts::example("orders", AutoPurge::Unknown);
         facts.copies.iter_mut().for_each(|copy| copy.info = None);
         let answer = TombstonesAnswer::of(&facts, None, &[]);

@@ -26,7 +26,7 @@ fn full() -> Loaded {
 }
 
 #[test]
-fn reads_the_whole_example() {
+fn every_setting_of_the_example_is_read() {
     let found = full().settings;
     let couchdb = &found.couchdb;
     assert_eq!(couchdb.urls, ["http://couch-a:5984".parse().unwrap()]);

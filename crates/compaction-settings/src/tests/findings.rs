@@ -411,7 +411,7 @@ fn reports_ignored_names_that_are_not_shard_files() {
 }
 
 #[test]
-fn default_settings_report_defaults_in_effect() {
+fn reports_the_defaults_in_effect_if_nothing_is_set() {
     let texts = finding_texts(&read_smoosh(&node("3.5.0", "")).findings);
     assert_eq!(
         texts,

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn another_self_signed_certificate_is_distrusted_in_a_sentence() {
+    fn another_self_signed_certificate_is_refused_with_the_reason() {
         let (trusted, shown) = (recipe("couch.example", &[]), recipe("couch.example", &[]));
         let error = verify(&trusted, &shown, "couch.example", 2026).unwrap_err();
         let why = distrust(&error).unwrap_or_else(|| panic!("{error}"));

@@ -144,7 +144,7 @@ mod tests {
     use crate::transport::authority::Authority;
 
     #[test]
-    fn file_with_public_authority_is_not_the_operators_own() {
+    fn ca_file_with_a_public_authority_does_not_count_as_own() {
         let mut roots = RootCertStore::empty();
         let pem = Authority::new().pem();
         roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();

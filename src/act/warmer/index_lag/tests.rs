@@ -68,7 +68,7 @@ fn search_lag_is_bounded_by_the_sequences_of_the_copies() {
 }
 
 #[test]
-fn without_a_measurement_there_is_no_lag() {
+fn index_is_not_listed_unless_it_and_all_copies_are_measured() {
     let all = [[Some(100), Some(100)], [Some(80), Some(80)]];
     let one_unknown = [[Some(100), None], [Some(80), Some(80)]];
     for (copies, indexed) in [(all, None), (one_unknown, Some(10))] {

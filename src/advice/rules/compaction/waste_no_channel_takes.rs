@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_without_sizes() {
+    fn is_silent_if_sizes_are_unknown() {
         let shard = Shard { active_bytes: None, ..Shard::new("orders", "a", 0, 10 * TENTH) };
         assert_eq!(TestCluster::with_shards(&[shard]).findings_of(&RULE), []);
     }

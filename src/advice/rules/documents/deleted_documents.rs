@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_without_counts() {
+    fn is_silent_if_document_counts_are_unknown() {
         let shard = Shard::new("orders", "a", 0, 900 * MIB);
         assert_eq!(TestCluster::with_shards(&[shard]).findings_of(&RULE), []);
     }

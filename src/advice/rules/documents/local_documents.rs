@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_below_a_tenth_and_without_headers() {
+    fn is_silent_below_a_tenth_or_if_headers_were_not_read() {
         assert_eq!(found(Some(39)), []);
         assert_eq!(found(None), []);
     }

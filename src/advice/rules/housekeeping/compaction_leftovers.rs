@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_without_directories() {
+    fn is_silent_if_no_directory_is_read() {
         let shard = Shard::new("orders", NODE, 0, 5 * MIB);
         assert_eq!(TestCluster::with_shards(&[shard]).findings_of(&RULE), []);
     }

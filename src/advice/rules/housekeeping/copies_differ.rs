@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_without_documents_is_named_with_a_remedy_that_deletes_nothing() {
+    fn copy_that_lacks_documents_is_reported_with_a_safe_remedy() {
         let found = one(cluster([(588, 20, 9, 0), (588, 20, 9, 0), (1_440, 0, 8, 0)]));
         assert_eq!(found.severity, Severity::Warning);
         assert_eq!(

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_without_the_size_of_the_shard() {
+    fn is_silent_if_the_size_of_the_shard_is_unknown() {
         assert_eq!(found(CompactionFiles { shard_bytes: None, ..files(900) }, 0), []);
     }
 }

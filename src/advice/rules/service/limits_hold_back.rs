@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_without_sizes() {
+    fn is_silent_if_sizes_are_unknown() {
         let unmeasured = Shard { active_bytes: None, ..Shard::new("orders", "a", 0, 400 * GIB) };
         assert_eq!(cluster_of(unmeasured, 2 * GIB).findings_of(&RULE), []);
     }

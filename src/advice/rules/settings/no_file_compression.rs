@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_without_settings_or_sizes() {
+    fn is_silent_if_settings_or_sizes_are_unknown() {
         let shard = Shard::new("orders", "a", 0, 5 * GIB);
         let without_settings = TestCluster::with_shards(std::slice::from_ref(&shard));
         assert_eq!(without_settings.findings_of(&RULE), []);

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_without_settings() {
+    fn is_silent_if_settings_are_unknown() {
         assert_eq!(TestCluster::new().findings_of(&RULE), []);
     }
 }

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn many_on_one_volume_give_one_finding_naming_the_worst() {
+    fn many_large_shards_on_one_volume_give_one_finding() {
         let shard = |(db, gib): (&'static str, u64)| Shard::new(db, "a", 0, gib * GIB);
         let dbs = [("orders", 90), ("carts", 100), ("events", 80), ("audit", 70), ("small", 1)];
         let shards = dbs.map(shard);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_without_free_space_or_sizes() {
+    fn is_silent_if_free_space_or_sizes_are_unknown() {
         assert_eq!(found(&shards(), None), []);
         let [first, ..] = shards();
         assert_eq!(found(&[Shard { active_bytes: None, ..first }], Some(1)), []);

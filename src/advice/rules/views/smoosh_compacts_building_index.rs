@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_without_a_known_build() {
+    fn is_silent_if_no_build_is_known() {
         assert_eq!(found(vec![compaction(JobOwner::Other)]), []);
     }
 }

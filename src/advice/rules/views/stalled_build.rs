@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn is_silent_without_jobs() {
+    fn is_silent_if_no_jobs_are_known() {
         let shard = Shard::new("orders", "a", 0, 1 << 20);
         assert_eq!(TestCluster::with_shards(&[shard]).findings_of(&RULE), []);
     }

@@ -111,7 +111,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
-    fn priority_comes_from_couchdb_name_or_recliner_channel() {
+    fn channel_priority_comes_from_its_name_or_recliners_settings() {
         let mut channels = Channels::default();
         let mut own = channels.list[0].clone();
         own.name = "big_dbs".into();

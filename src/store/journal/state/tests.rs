@@ -288,7 +288,7 @@ fn waiting_events_are_written_at_shutdown() {
 }
 
 #[test]
-fn requests_at_shutdown_are_served_before_events_are_lost() {
+fn failed_write_drops_events_and_leaves_nothing_for_shutdown() {
     let mut driven = Driven::claimed();
     driven.handle(Event::Recorded(event()));
     let (change, mut answer) = change();

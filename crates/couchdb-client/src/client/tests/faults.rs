@@ -143,7 +143,7 @@ async fn unaddressable_names_are_never_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_end_when_the_task_does() {
+async fn requests_fail_once_the_client_task_has_ended() {
     let (cluster, _seen) = Cluster::new(|_| None);
     let running = connect(&cluster, settings(&[A]));
     let client = running.client.clone();

@@ -293,7 +293,7 @@ async fn error_names_the_missing_password_file() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_login_no_proof_is_sent() {
+async fn client_without_a_login_sends_no_login_check() {
     let (cluster, mut seen) = Cluster::new(|seen| {
         Some(if seen.path == "/_up" { json(200, "{}") } else { json(401, BAD_LOGIN) })
     });
