@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn offers_remedies_unless_no_documents_are_deleted() {
+    fn offers_remedies_if_documents_are_or_may_be_deleted() {
         let mut facts = TombstoneFacts::example("orders", AutoPurge::Missing);
         for copy in &mut facts.copies {
             copy.info.as_mut().unwrap().doc_del_count = Some(0);

@@ -364,7 +364,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn asks_default_recliner_if_nothing_is_named() {
+    async fn asks_the_default_recliner_if_no_source_is_named() {
         let _again = rustls::crypto::ring::default_provider().install_default();
         let whom = |source: SourceArgs, url: Option<&str>| {
             let recliner = url.map(ToOwned::to_owned);

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn share_of_bytes_written_counts_documents_before_ids() {
+    fn database_compaction_has_written_all_bytes_at_65_percent() {
         let view = JobKind::CompactView("_design/x".into());
         for (kind, completed, written) in [
             (JobKind::CompactDb, 0.0, 0.0),

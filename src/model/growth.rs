@@ -447,7 +447,7 @@ mod tests {
     proptest! {
         /// The number of readings does not matter while the rate between them is constant.
         #[test]
-        fn means_do_not_depend_on_number_of_readings(
+        fn mean_rates_do_not_depend_on_the_number_of_readings(
             rates in proptest::collection::vec(0_u64..1_000_000, 1..20),
             parts in 2_u64..9,
         ) {

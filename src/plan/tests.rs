@@ -155,7 +155,7 @@ fn a_target_belongs_to_the_first_channel_that_takes_it() {
 }
 
 #[test]
-fn next_target_starts_if_better_ones_run_are_stale_or_split() {
+fn running_stale_and_splitting_targets_are_skipped() {
     let mut draft = Draft::new(5);
     let ids = node_with(
         &mut draft,

@@ -369,7 +369,7 @@ fn hostile_names() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn hostile_node_names_change_no_output() {
+async fn hostile_node_names_cannot_inject_output() {
     let names = hostile_names();
     let known = [vec![NODE.to_owned()], names.clone()].concat();
     let membership = json!({ "all_nodes": known, "cluster_nodes": known }).to_string();

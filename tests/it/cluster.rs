@@ -209,7 +209,7 @@ async fn index_is_read_once_per_sweep_on_one_copy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn views_off_reads_no_design_documents() {
+async fn no_design_documents_are_read_if_views_are_off() {
     let db = Database { designs: vec![design("x")], ..Database::new("app") };
     let mut rig = Rig::new(nodes().with(db), "scan: {interval: 24h, views: off}\n");
     let plan = rig.sweep().await;

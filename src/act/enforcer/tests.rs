@@ -127,7 +127,7 @@ fn tasks_on_the_same_file_or_at_the_limit_cancel_a_start() {
 }
 
 #[test]
-fn remaining_view_copies_are_compacted_regardless_of_measured_copy() {
+fn remaining_view_copies_start_even_if_the_measured_one_is_lean() {
     let start = start(Some(DESIGN), Some(SHARD));
     let lean = Some(Facts { file_bytes: OptionalU64::new(10 << 20), ..bloated() });
     assert!(!refused(&start, TargetKind::View, false, lean, vec![]).is_empty());

@@ -58,7 +58,7 @@ fn reports_settings_without_counterpart() {
 }
 
 #[test]
-fn windows_report_differences_from_smoosh() {
+fn reports_how_windows_differ_from_smoosh() {
     assert_findings(
         "3.5.0",
         "[smoosh.upgrade_dbs]\nfrom = 20:00\nto = 06:00\nstrict_window = true\n",

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn selects_additional_known_targets() {
+    fn selector_also_matches_explicitly_given_targets() {
         let view: TargetId = format!("view:_cluster/a.1795222434/{SIGNATURE}").parse().unwrap();
         let selector = TargetSelector::new("a/_design/x", [view.clone()]);
         assert!(selector.selects(&view, None) && selector.id_substring().is_none());

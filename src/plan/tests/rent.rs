@@ -331,7 +331,7 @@ proptest! {
     /// Like `no_target_starves`, on several nodes, with views, two channels by rent for databases,
     /// rest between jobs, and jobs that last several rounds.
     #[test]
-    fn no_target_starves_on_several_nodes_with_views_and_rest(
+    fn no_target_starves_with_several_nodes_views_and_rest_periods(
         dbs in proptest::collection::vec((500_u64..4_000, 200_u64..4_000), 2..6),
         nodes in 1_usize..4,
         lasts in 1_u64..4,

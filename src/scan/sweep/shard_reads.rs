@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn report_names_three_databases_of_shards_without_file() {
+    fn message_names_at_most_three_databases_without_files() {
         let mut reads = ShardReads::default();
         ["e", "a", "a", "b", "c", "d"].iter().for_each(|db| reads.absent(node(), db));
         let (says, _) = reads.absent_shards(|| 200).unwrap();

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waterfall_chart_shows_bytes_before_each_change_and_after() {
+    fn waterfall_chart_shows_start_size_changes_and_end_size() {
         let line = |cause: &'static str, db: &str, bytes| ChangeLine {
             cause: Some(cause.into()),
             by: None,

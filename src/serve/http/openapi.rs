@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn renders_document_again_only_for_other_channels() {
+    fn document_is_rerendered_only_if_channels_change() {
         let last = LastText { operations: Arc::default(), last: Arc::default() };
         let (first, again) = (last.of(&["a"]), last.of(&["a"]));
         assert_eq!(first.as_ptr(), again.as_ptr());

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn keeps_other_file_at_the_path() {
+    async fn existing_file_that_is_not_a_socket_is_not_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("admin.sock");
         fs::write(&path, "kept").unwrap();

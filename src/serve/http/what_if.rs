@@ -327,7 +327,7 @@ mod tests {
     };
 
     #[test]
-    fn volume_is_full_on_the_date_of_the_advice() {
+    fn standard_outlooks_use_the_full_dates_of_the_advice() {
         let of = |day: u64| Forecast {
             full: FullRange { median: Some(Moment::from_unix(day)), ..FullRange::default() },
             ..Forecast::default()
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn only_far_too_slow_simulation_is_given_up_early() {
+    fn only_a_far_too_slow_simulation_is_given_up_early() {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         assert!(is_hopeless(171, 171, minutes(3)));
         assert!(is_hopeless(171, 161, minutes(3)));

@@ -525,7 +525,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_of_bytes_and_times_share_their_unit() {
+    fn ranges_of_bytes_and_times_are_abbreviated() {
         let line = |low, high| SpreadLine { low, likely: low, high };
         for (low, high, says) in [
             (12 << 30, 31 << 30, "12 to 31 GiB"),

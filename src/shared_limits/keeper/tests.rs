@@ -60,7 +60,7 @@ impl Timeline {
 const ALL: Share = share(100, 10_000);
 
 #[tokio::test(start_paused = true)]
-async fn only_member_gets_all_except_the_own_shares_of_others() {
+async fn single_member_gets_everything_but_the_others_own_shares() {
     let mut it = Timeline::new(share(8, 800), &[("a", share(1, 100)), ("b", share(2, 50))]);
     let lease = it.granted(&request("a", 0, Share::NONE, ALL));
     assert_eq!((lease.lease, lease.own_share), (share(6, 750), share(1, 100)));

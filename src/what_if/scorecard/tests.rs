@@ -284,7 +284,7 @@ fn scorecard_keeps_its_sums_and_pauses_while_recliner_enforces() {
 }
 
 #[test]
-fn step_within_the_freshness_of_facts_is_counted_and_no_gap() {
+fn step_within_the_freshness_of_facts_is_not_a_gap() {
     let mut world = World::new(ChannelPreset::Smoosh, &[(1_000, 100)]);
     let mut kept = Kept::default();
     kept.steps(&mut world, 2);

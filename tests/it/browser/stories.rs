@@ -484,7 +484,7 @@ async fn commands_of_a_remedy_are_copied_by_a_click() {
 }
 
 #[tokio::test]
-async fn a_click_shows_the_parts_of_which_a_databases_files_consist() {
+async fn clicking_shows_the_parts_of_a_databases_files() {
     let Some(browser) = Browser::start().await else { return };
     let dir = tempfile::tempdir().unwrap();
     let file = "shards/00000000-ffffffff/orders.1795222434.couch";

@@ -56,7 +56,7 @@ async fn journal(address: &str, last: u64) -> Value {
 }
 
 #[tokio::test]
-async fn backup_made_under_writes_can_be_started_with() {
+async fn backup_made_during_writes_can_be_started_from() {
     let site = Site::open(bloated_world(4)).await;
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let file = written(dir.path(), "recliner.yml", &enforcing());

@@ -37,7 +37,7 @@ fn compactions(site: &Site) -> usize {
 }
 
 #[tokio::test]
-async fn dry_run_then_compaction_then_nothing_left_to_compact() {
+async fn dry_run_changes_nothing_and_real_run_leaves_nothing_to_do() {
     let site = Site::open(world()).await;
     let ran = tidy(&site, &["--assume-free", "10GiB"]).await;
     assert_eq!(ran.code, 0, "{ran:?}");

@@ -101,7 +101,7 @@ async fn configured_databases_are_read_without_the_right_to_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn login_without_databases_gets_its_missing_rights() {
+async fn login_without_databases_is_told_which_rights_are_missing() {
     for user in ["metrics", "reader"] {
         let mut rig = Rig::with_login(with_reader(false), ON_DEMAND, user, "p");
         let plan = rig.sweep().await;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn reads_rules_with_the_default_last() {
+fn reads_all_rules_and_puts_the_default_last() {
     let settings = read_daemon(&node(
         "2.3.1",
         "[compaction_daemon]\nmin_file_size = 1000\n[compactions]\n\

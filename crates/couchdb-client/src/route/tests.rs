@@ -61,7 +61,7 @@ fn routes<'a>(node: &'a str, db: &'a str, ddoc: &'a str) -> Vec<Route<'a>> {
 }
 
 #[test]
-fn paths_are_those_couchdb_answers() {
+fn every_route_has_its_exact_request_path() {
     let shard = "shards/00000000-7fffffff/app/orders.1795222434";
     let paths: Vec<String> = routes("couchdb@a", shard, "_design/x/y")
         .iter()

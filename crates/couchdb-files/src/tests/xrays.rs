@@ -107,7 +107,7 @@ fn sampled_xray_is_mostly_within_its_stated_error() {
 
 /// Files that a real compaction wrote do not become smaller by another.
 #[test]
-fn a_compacted_file_keeps_its_size() {
+fn xray_predicts_no_change_for_a_compacted_file() {
     for name in ["compacted_local.couch", "compacted_no_local.couch"] {
         let bytes = file(name);
         assert_eq!(whole(&bytes).after_compaction, Some(bytes.len() as u64), "{name}");

@@ -183,7 +183,7 @@ async fn rights_follow_from_the_role() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wrong_passwords_lock_only_on_nodes_that_count_them() {
+async fn lockout_depends_on_the_couchdb_version_of_the_node() {
     let mut config = Config::new(&[A, B]);
     config.nodes[1] = Node { version: Version::new(3, 3, 3), ..Node::new(B) };
     let cluster = Cluster::new(config, 1, Clock::anchored(Moment::from_unix(0))).unwrap();

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn down_node_whose_files_another_node_has_seems_renamed() {
+    fn reports_a_down_node_as_renamed_if_another_has_its_files() {
         let shard = |node, range| Shard::new("orders", node, range, 5 * MIB);
         let orphan = |range| Shard { state: TargetState::Orphan, ..shard("b", range) };
         let found = |shards: &[Shard], is_up| {

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_user_advises_creating_one_instead_of_a_member() {
+    fn advises_creating_a_server_admin_if_no_user_is_configured() {
         assert_eq!(found(&[NO_USER])[0].remedy.len(), 2);
     }
 

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_too_low_only_if_shards_spread_unevenly_is_info() {
+    fn limit_that_uneven_spread_may_exceed_has_severity_info() {
         let found = found("18", true);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(only.severity, Severity::Info);

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn family_names_end_in_their_only_unit() {
+    fn family_name_ends_in_its_unit_and_contains_no_other() {
         for family in all() {
             assert!(
                 ends_in_its_unit(family.name, family.unit),

@@ -339,7 +339,7 @@ async fn report_has_the_same_numbers_as_the_other_routes() {
 /// A file whose last compaction showed that another one frees less than its sizes suggest; and `_users`, whose
 /// node-local files and clustered database have one name.
 #[tokio::test]
-async fn learned_corrections_and_local_databases_give_equal_sums() {
+async fn sums_agree_with_learned_sizes_and_node_local_databases() {
     let mut draft = Draft::new(9);
     let node = draft.get_or_add_node("couchdb@a");
     draft.update_node(node, |node| {
@@ -518,7 +518,7 @@ async fn pages_of_nodes_databases_and_the_forecast_show_the_same_numbers() {
 }
 
 #[tokio::test]
-async fn a_volume_is_full_on_one_date_everywhere() {
+async fn full_date_of_a_volume_is_the_same_everywhere() {
     let (mut surface, _) = surface();
     let plan = Arc::clone(&surface.state.plan.borrow());
     let volume = &plan.conditions.disks.volumes[0];

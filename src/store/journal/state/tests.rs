@@ -210,7 +210,7 @@ fn failure_refuses_writes_and_unreadable_file_refuses_queries() {
 }
 
 #[test]
-fn retries_slow_down_and_the_failure_keeps_its_start() {
+fn retries_slow_down_and_keep_the_time_of_the_first_failure() {
     let mut driven = Driven::claimed();
     let since = driven.now.wall;
     driven.fail(&failure("one", true));
