@@ -126,7 +126,7 @@ fn doubling_growth_continues_with_a_damped_trend() {
 }
 
 #[test]
-fn compaction_frees_no_more_than_the_waste_that_was_written() {
+fn compaction_frees_no_more_than_the_waste_there_is() {
     let steady = history(30 * 24, |_| [0, 1, 0]);
     let point = |days: u32, waste: f64, freed: f64| FreedPoint {
         after: DAY * days,

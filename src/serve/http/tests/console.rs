@@ -353,7 +353,7 @@ async fn what_if_form_is_accepted_only_from_own_page_and_keeps_input() {
 }
 
 #[tokio::test]
-async fn preflight_form_gives_the_same_answers_as_the_api() {
+async fn preflight_form_answers_only_own_pages_and_explains_errors() {
     let mut surface = Surface::new();
     surface.state.designs = Arc::new(Designs(Ok(None)));
     let own = [("sec-fetch-site", "same-origin"), ("origin", "http://127.0.0.1:10984")];
