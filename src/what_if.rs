@@ -167,6 +167,8 @@ pub struct VolumeOutlook {
 pub struct Undone {
     /// The planner's reason.
     pub reason: RefusalReason,
+    /// The setting that excludes them, where the reason is that one does.
+    pub excluding_key: Option<&'static str>,
     /// Number of these targets.
     pub targets: u64,
     /// Bytes that compacting them would free.

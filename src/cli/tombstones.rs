@@ -30,7 +30,9 @@ const MAX_READ: u64 = 50 << 20;
 pub(super) async fn run(args: TombstonesArgs) -> Result<Exit, CommandError> {
     let connected = read_once::connect(&args.source)?;
     if connected.settings.couchdb.urls.is_empty() {
-        return Err(CommandError::usage("tombstones needs a CouchDB: name it with --couchdb.url"));
+        return Err(CommandError::usage(
+            "tombstones reads CouchDB itself, and a running recliner only for the ages: name a CouchDB with --couchdb.url",
+        ));
     }
     let seed = RandomState::new().hash_one("tombstones");
     let facts = read_tombstones(&connected.client, &args.db, args.sample, seed).await;

@@ -1,6 +1,6 @@
 //! Why a queued target does not start.
 
-use crate::text::Label as _;
+use crate::{model::settings::limits::Limits, table::TargetRef, text::Label as _};
 use strum::{EnumMessage, EnumProperty, EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
@@ -106,6 +106,11 @@ pub enum RefusalReason {
         ends_when = "it can be used; `journal_problem` in `/api/v1/status` says what to do."
     ))]
     Journal,
+    /// The node does not answer.
+    #[strum(message = "the node does not answer")]
+    #[strum(detailed_message = "the node does not answer.")]
+    #[strum(props(short = "node down", ends_when = "the node answers again."))]
+    NodeDown,
     /// The node is in maintenance.
     #[strum(message = "the node is in maintenance")]
     #[strum(detailed_message = "the node is in maintenance.")]
@@ -254,9 +259,12 @@ impl RefusalReason {
             Self::Excluded | Self::NoEvidence | Self::Quarantined | Self::Futile => {
                 RefusalClass::Never
             }
-            Self::Mode | Self::Suspended | Self::Journal | Self::Maintenance | Self::Upgrade => {
-                RefusalClass::Held
-            }
+            Self::Mode
+            | Self::Suspended
+            | Self::Journal
+            | Self::NodeDown
+            | Self::Maintenance
+            | Self::Upgrade => RefusalClass::Held,
             Self::Window | Self::WouldNotFitWindow | Self::CoolDown | Self::Pressure => {
                 RefusalClass::NotBefore
             }
@@ -331,6 +339,17 @@ impl Refusal {
     /// A refusal without numbers.
     pub const fn without_numbers(reason: RefusalReason) -> Self {
         Self { reason, value: None, limit: None, since: None }
+    }
+
+    /// The setting that excludes a target; `None` if its name does, or for another reason.
+    #[must_use]
+    pub fn excluding_key(&self, limits: &Limits, target: TargetRef<'_>) -> Option<&'static str> {
+        match self.limit {
+            _ if self.reason != RefusalReason::Excluded => None,
+            Some(limit) if limit == limits.per_node as f64 => Some("limits.per_node"),
+            Some(_) => Some("limits.cluster"),
+            None => target.view().map(|_| "views.enforce"),
+        }
     }
 
     /// Whether the refusal passes without any action, as other jobs end and facts are read again,

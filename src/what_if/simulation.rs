@@ -22,7 +22,6 @@ use crate::{
         Rules, disk::Disks, first_channel,
     },
     table::{NodeIx, Projection, TargetIx, TargetRef},
-    text::Label,
 };
 use hashbrown::HashMap;
 use std::{
@@ -622,25 +621,26 @@ impl<'a> Simulation<'a> {
         self.queues.reconfigure(Arc::clone(&self.channels));
         let plan = self.plan_between(self.span, self.span);
         let (end, time) = (self.moment(self.span), TimeAhead::after(self.span));
-        let mut by_reason = RefusalReason::each()
-            .map(|reason| Undone { reason, targets: 0, bytes: 0 })
-            .collect::<Vec<_>>();
+        let mut by_reason = BTreeMap::new();
         let mut longest_wait = None;
         for target in plan.snapshot.targets() {
             let Some((_, placement)) = plan.placement(target.ix()) else { continue };
             let Decision::Refused(refusal) = plan.decision(target) else { continue };
             let Some(target) = self.target(target.ix()) else { continue };
-            let undone = by_reason.get_mut(refusal.reason as usize);
-            let Some(undone) = undone.filter(|it| it.reason != RefusalReason::Running) else {
+            let reason = refusal.reason;
+            if reason == RefusalReason::Running {
                 continue;
-            };
+            }
+            let excluding_key = refusal.excluding_key(&self.rules.limits, target);
+            let undone = Undone { reason, excluding_key, targets: 0, bytes: 0 };
+            let undone = by_reason.entry((reason, excluding_key)).or_insert(undone);
             let waste = self.courses.of(target).sizes_after(time).1;
             undone.targets += 1;
             undone.bytes =
                 undone.bytes.saturating_add(waste.saturating_mul(target.file_count().into()));
             longest_wait = longest_wait.max(Some(placement.queued_since.age(end)));
         }
-        let mut undone: Vec<Undone> = by_reason.into_iter().filter(|it| it.targets > 0).collect();
+        let mut undone: Vec<Undone> = by_reason.into_values().collect();
         undone.sort_by_key(|it| Reverse((it.bytes, it.targets)));
         (undone, longest_wait)
     }

@@ -92,11 +92,19 @@ fn sentence(asked: &str, rows: &[&Explained], places: Places<'_>) -> String {
         }
     };
     let starts = count(&|it| it.start.is_some());
-    let waits = count(&|it| it.start.is_none() && it.target.channel.is_some());
-    let others = rows.len() - starts - waits;
+    let never = |it: &Explained| {
+        let reason =
+            it.target.refusal.as_ref().and_then(|it| RefusalReason::from_label(&it.reason));
+        reason.is_some_and(RefusalReason::is_never)
+    };
+    let is_queued = |it: &Explained| it.start.is_none() && it.target.channel.is_some();
+    let waits = count(&|it| is_queued(it) && !never(it));
+    let stays = count(&|it| is_queued(it) && never(it));
+    let others = rows.len() - starts - waits - stays;
     let decided = tally(&[
         (starts, "would start now", "would start now"),
         (waits, "is queued", "are queued"),
+        (stays, "never starts as it is", "never start as they are"),
         (others, "is not a candidate", "are not candidates"),
     ]);
     format!(

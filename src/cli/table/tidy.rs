@@ -25,8 +25,11 @@ use std::{
 /// Maximum number of rows in a list.
 const ROWS: usize = 25;
 
-fn on_disk(Sizes { file_bytes, unmeasured, free_bytes, .. }: &Sizes) -> String {
-    let free = free_bytes.map_or_else(|| "unknown".to_owned(), format_size_short);
+fn on_disk(answer: &TidyAnswer, sizes: &Sizes) -> String {
+    let Sizes { file_bytes, unmeasured, free_bytes, .. } = sizes;
+    let assumed = if answer.free_is_assumed { " (assumed)" } else { "" };
+    let free = |bytes| format!("{}{assumed}", format_size_short(bytes));
+    let free = free_bytes.map_or_else(|| "unknown".to_owned(), free);
     let bound = size::bound(*unmeasured, 0);
     format!("{bound}{} on disk, free: {free}", format_size_short(*file_bytes))
 }
@@ -34,7 +37,7 @@ fn on_disk(Sizes { file_bytes, unmeasured, free_bytes, .. }: &Sizes) -> String {
 /// The state before, what would be done in which order, and what would be left.
 pub(in crate::cli) fn begin(answer: &TidyAnswer, acts: bool, width: u16) -> String {
     let databases = counted(answer.before.databases as u64, "database", "databases");
-    let mut text = paragraph(&format!("{databases}, {}", on_disk(&answer.before)), width);
+    let mut text = paragraph(&format!("{databases}, {}", on_disk(answer, &answer.before)), width);
     if let Some(why) = &answer.unknown_space {
         text.push_str(&paragraph(&printable(why), width));
     }
@@ -51,7 +54,9 @@ pub(in crate::cli) fn begin(answer: &TidyAnswer, acts: bool, width: u16) -> Stri
         let would = if acts { "Asks" } else { "Would ask" };
         text.push_str(&paragraph(&format!("{would} CouchDB to delete unused index files of {of}; recliner cannot see whether there are any."), width));
     }
-    text.push_str(&list_left(&answer.left, acts, width));
+    let left: Vec<&Left> = answer.left.iter().collect();
+    let head = if acts { "Will be left:" } else { "Would be left:" };
+    text.push_str(&list_left(&left, head, width));
     let headroom = RefusalReason::Headroom.label();
     if answer.starts.is_empty() && answer.left.iter().any(|left| left.reason == headroom) {
         text.push_str(&paragraph("Nothing fits: every compaction needs more space for a while than may be used. Make room first, or compact on another volume.", width));
@@ -107,22 +112,22 @@ fn steps(starts: &[Step], acts: bool, width: u16) -> String {
 }
 
 /// What is left, with the reasons, each only once for a database or design document.
-fn list_left(left: &[Left], acts: bool, width: u16) -> String {
-    let (mut text, mut seen) = (String::new(), BTreeSet::new());
-    for Left { name, why, .. } in
-        left.iter().filter(|it| seen.insert((&it.name, &it.why))).take(ROWS)
-    {
+fn list_left(left: &[&Left], head: &str, width: u16) -> String {
+    let mut seen = BTreeSet::new();
+    let left = left.iter().map(|it| (&it.name, &it.why));
+    let left: Vec<_> = left.filter(|it| seen.insert(*it)).collect();
+    let mut text = String::new();
+    for (name, why) in left.iter().take(ROWS) {
         let name = format!("  {}: ", shortened(&printable(name)));
         wrap(&mut text, &name, &printable(why), width.into());
     }
     if text.is_empty() {
         return text;
     }
-    let all: BTreeSet<_> = left.iter().map(|it| (&it.name, &it.why)).collect();
-    if all.len() > ROWS {
-        text.push_str(&format!("  and {} more\n", all.len() - ROWS));
+    if left.len() > ROWS {
+        text.push_str(&format!("  and {} more\n", left.len() - ROWS));
     }
-    format!("\n{}\n{text}", if acts { "Left:" } else { "Would be left:" })
+    format!("\n{head}\n{text}")
 }
 
 /// A line about what happens during the pass.
@@ -162,8 +167,8 @@ pub(in crate::cli) fn end(answer: &TidyAnswer, width: u16) -> String {
         "\nCompacted {} in {}.\nBefore: {}\nAfter:  {}\n",
         counted(done.compacted() as u64, "file", "files"),
         duration::format_rounded(Duration::from_secs(done.seconds)),
-        on_disk(&answer.before),
-        on_disk(&done.after)
+        on_disk(answer, &answer.before),
+        on_disk(answer, &done.after)
     );
     let early = |why: &str| {
         let runs = match &*done.still_running {
@@ -174,7 +179,11 @@ pub(in crate::cli) fn end(answer: &TidyAnswer, width: u16) -> String {
         paragraph(&printable(&format!("Stopped early ({why}) with {files} left. {runs}")), width)
     };
     text.push_str(&match done.end {
-        TidyEnd::Finished => list_left(&done.left, true, width),
+        TidyEnd::Finished => {
+            // What was expected to be left stands above.
+            let is_new = |it: &&Left| !answer.left.iter().any(|old| old.is_same(it));
+            list_left(&done.left.iter().filter(is_new).collect::<Vec<_>>(), "Also left:", width)
+        }
         TidyEnd::EnoughFree => "As much is free as --until-free asks for.\n".to_owned(),
         TidyEnd::TimeUp => early("--max-duration is over"),
         TidyEnd::Interrupted => early("interrupted"),

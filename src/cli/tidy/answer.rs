@@ -3,6 +3,7 @@
 use crate::{
     model::{
         records::{JobResult, Outcome},
+        settings::limits::Free,
         target::{TargetId, TargetKind},
     },
     plan::{Plan, PlannedStart, Refusal, TidyOutlook},
@@ -31,6 +32,8 @@ pub(in crate::cli) struct TidyAnswer {
     pub(in crate::cli) left: Vec<Left>,
     /// What would be free then.
     pub(in crate::cli) free_bytes: Option<u64>,
+    /// Whether `--assume-free` says what is free, and nothing measured it.
+    pub(in crate::cli) free_is_assumed: bool,
     /// Why files may be left because free space is unknown.
     pub(in crate::cli) unknown_space: Option<String>,
     /// What it did; null after a dry run, and if there was nothing to do.
@@ -112,6 +115,7 @@ impl TidyAnswer {
             unproven_cleanups: unproven_cleanups(plan, databases),
             left: outlook.left.iter().map(|left| Left::of(plan, left)).collect(),
             free_bytes: outlook.free_bytes,
+            free_is_assumed: is_free_space_assumed(plan),
             unknown_space: plan.least_free_bytes().is_none().then(problem),
             done: None,
         }
@@ -178,6 +182,18 @@ impl Done {
 
 fn is_failed(outcome: &Outcome) -> bool {
     matches!(outcome.ending, JobResult::Failed | JobResult::Lost)
+}
+
+fn is_free_space_assumed(plan: &Plan) -> bool {
+    let mut volumes = plan.rules.headroom.volumes.iter();
+    volumes.any(|volume| matches!(volume.free, Free::Available(_)))
+}
+
+impl Left {
+    /// Whether the output names both alike.
+    pub(in crate::cli) fn is_same(&self, other: &Self) -> bool {
+        (&self.name, &self.why) == (&other.name, &other.why)
+    }
 }
 
 impl Sizes {

@@ -289,7 +289,7 @@ impl DatabaseLine {
             text.push_str(&format!("; it grows by {} a day", format_size_short(growth)));
         }
         if let Some(pace) = self.pace.as_ref().filter(|_| self.waiting > 0) {
-            let files = counted(self.waiting, "file waits", "files wait");
+            let files = counted(self.waiting, "shard or view waits", "shards and views wait");
             let [least, most] =
                 if pace.at_least { ["at least ", "at most"] } else { ["", "about"] };
             let freed = match pace.freed_lately {

@@ -6,6 +6,7 @@ use crate::{
     table::{DbIx, DbName, TargetIx, TargetRef},
     text::Label,
 };
+use percent_encoding::percent_decode_str;
 
 /// The minimum similarity, from 0 to 1, between a name and the typed text for a suggestion.
 const ALIKE: f64 = 0.8;
@@ -65,7 +66,8 @@ fn hint(nearest: Option<String>) -> String {
 /// The database, or with `with_designs` also the design document, whose name is most similar to a
 /// text.
 fn nearest(plan: &Plan, text: &str, with_designs: bool) -> Option<String> {
-    let typed = text.to_lowercase();
+    // A name may be copied from a URL.
+    let typed = percent_decode_str(text).decode_utf8_lossy().to_lowercase();
     let similarity = |name: &str| {
         let (one, other) = (name.chars().count(), typed.chars().count());
         if one.abs_diff(other) > one.max(other) / 2 {

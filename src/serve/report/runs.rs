@@ -1,6 +1,12 @@
 //! Runs, as JSON and in sentences.
 
-use super::{vocabulary, vocabulary::Word, why};
+use super::{
+    databases::{DatabaseLine, NewestJobs},
+    miss::not_taken_meaning,
+    vocabulary,
+    vocabulary::Word,
+    why,
+};
 use crate::{
     model::records::{LeftOut, LeftOutMember, Run, RunScope},
     plan::{Member, Plan, RefusalReason, RunProgress, SUPPOSED_RUN},
@@ -111,6 +117,13 @@ pub(super) fn is_open_for(run: &Run, db: &str) -> bool {
     run.ended.is_none() && covers
 }
 
+/// Why no channel takes what compactions would free most of in a database.
+fn why_not_taken(plan: &Plan, scope: &RunScope) -> Option<&'static str> {
+    let RunScope::Database(db) = scope else { return None };
+    let line = DatabaseLine::of(plan, db, &NewestJobs::default(), plan.planned_at)?;
+    not_taken_meaning(&line.not_taken?)
+}
+
 impl RunLine {
     /// A run with its progress in a plan.
     pub fn of(plan: &Plan, number: u64, run: &Run) -> Self {
@@ -137,7 +150,9 @@ impl RunLine {
                 RunScope::Database(_) | RunScope::Node(_) | RunScope::All => "",
             };
             if line.left_out.is_empty() {
-                return format!("no channel takes anything of {scope}{force}");
+                let why =
+                    why_not_taken(plan, scope).map_or_else(String::new, |why| format!(" ({why})"));
+                return format!("no channel takes anything of {scope}{why}{force}");
             }
             let left: Vec<String> = line.left_out.iter().map(left_out_says).collect();
             format!("nothing of {scope} may start; {}", left.join("; "))

@@ -376,10 +376,11 @@ impl OutlookLine {
 }
 
 impl From<&Undone> for UndoneLine {
-    fn from(&Undone { reason, targets, bytes }: &Undone) -> Self {
+    fn from(&Undone { reason, excluding_key, targets, bytes }: &Undone) -> Self {
+        let meaning = || reason.meaning().to_owned();
         Self {
             reason: reason.label().into(),
-            says: reason.meaning().to_owned(),
+            says: excluding_key.map_or_else(meaning, |key| format!("{key} excludes it")),
             targets,
             reclaimable_bytes: bytes,
         }

@@ -70,6 +70,7 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
         RefusalReason::Pressure => pressure(refusal),
         RefusalReason::Ramp => ramp(plan, refusal),
         RefusalReason::Duty => rest(refusal, plan.rules.limits.duty_percent),
+        RefusalReason::NodeDown => "the node does not answer".to_owned(),
         RefusalReason::Maintenance => "the node is in maintenance mode".to_owned(),
         RefusalReason::Upgrade => {
             "the node is marked as being upgraded ([couchdb] upgrade_in_progress)".to_owned()
@@ -145,9 +146,6 @@ fn journal(plan: &Plan) -> String {
 
 /// The sentence about a node under pressure.
 fn pressure(refusal: &Refusal) -> String {
-    if refusal.value.is_none() {
-        return "the node does not answer".to_owned();
-    }
     format!(
         "the node is busy: the signal is at {} and must fall to {}",
         number(refusal.value),
@@ -411,10 +409,8 @@ fn rest(refusal: &Refusal, duty_percent: f64) -> String {
 fn excluded(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     let limits = &plan.rules.limits;
     if let Some((needs, limit)) = refusal.value.zip(refusal.limit) {
-        let (place, key) = match limit == limits.per_node as f64 {
-            true => ("on a node", "limits.per_node"),
-            false => ("in the cluster", "limits.cluster"),
-        };
+        let key = refusal.excluding_key(limits, target).unwrap_or_default();
+        let place = if key == "limits.per_node" { "on a node" } else { "in the cluster" };
         return format!(
             "can never start: needs {needs} slots {place} at once, and {key} is {limit}"
         );

@@ -138,16 +138,20 @@ fn remaining_time_of_a_database_follows_its_measured_pace() {
     for (waiting, pace, rest) in [
         (0, Some(pace(5, false, None)), ""),
         (19, None, ""),
-        (19, Some(pace(0, false, None)), "; 19 files wait, none freed space within a day"),
+        (
+            19,
+            Some(pace(0, false, None)),
+            "; 19 shards and views wait, none freed space within a day",
+        ),
         (
             20,
             Some(pace(5, false, Some(4 * 86_400))),
-            "; 20 files wait, 5 freed space within a day, so the rest takes about 4d",
+            "; 20 shards and views wait, 5 freed space within a day, so the rest takes about 4d",
         ),
         (
             1,
             Some(pace(5, true, Some(17_280))),
-            "; 1 file waits, at least 5 freed space within a day, so the rest takes at most 4h 48m",
+            "; 1 shard or view waits, at least 5 freed space within a day, so the rest takes at most 4h 48m",
         ),
     ] {
         assert_eq!(line(waiting, pace).says(), format!("{sums}{rest}."));
