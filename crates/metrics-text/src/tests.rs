@@ -140,7 +140,7 @@ fn a_series_has_one_name_in_both_formats() {
 }
 
 #[test]
-fn no_series_of_the_specimen_is_written_twice() {
+fn no_series_of_the_example_text_is_written_twice() {
     for format in TextFormat::ALL {
         assert_eq!(duplicate_series(&specimen(format)), [""; 0]);
     }

@@ -86,7 +86,7 @@ fn imports_every_setting_of_a_channel() {
 }
 
 #[test]
-fn unusual_values_keep_their_effect() {
+fn unusual_values_have_the_same_effect_after_import() {
     for (version, ini, edit) in [
         (
             "3.5.0",

@@ -389,7 +389,7 @@ fn overview_lists_alerts() {
 }
 
 #[test]
-fn dashboard_queries_name_existing_series_and_count_once() {
+fn dashboard_queries_use_existing_series_and_count_nothing_twice() {
     let (known, recorded) = (known_series(), rules::recorded());
     let mut wrong = Wrong::default();
     for query in boards().iter().flat_map(Board::queries) {

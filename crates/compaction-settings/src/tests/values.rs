@@ -81,7 +81,7 @@ fn reads_every_setting_of_a_channel() {
 }
 
 #[test]
-fn unusual_values_keep_their_effect() {
+fn unusual_values_have_the_same_effect_as_in_smoosh() {
     const BEYOND: f64 = (1_u64 << 62) as f64;
     for (version, ini, edit) in [
         (

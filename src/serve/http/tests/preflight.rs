@@ -75,7 +75,7 @@ fn endless(read: &Arc<std::sync::atomic::AtomicUsize>) -> Body {
 }
 
 #[tokio::test]
-async fn limits_the_bodies_read_at_a_time() {
+async fn number_of_request_bodies_read_at_once_is_limited() {
     for (path, at_a_time) in [("/api/v1/preflight", 16), ("/api/v1/what-if", 16)] {
         let (router, read) = (surface(Designs(Ok(None))).router(), Arc::default());
         let mut asked = tokio::task::JoinSet::new();
