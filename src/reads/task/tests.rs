@@ -216,7 +216,7 @@ async fn a_restart_is_a_gap_in_a_pipe() {
     assert_eq!(covered, 1 << 7 | 1 << 9);
 }
 
-/// What an earlier release stored can be read.
+/// Values that an earlier release stored can be read.
 #[test]
 fn stored_values_keep_their_encoding() {
     let key = UseKey {
@@ -240,8 +240,8 @@ fn stored_values_keep_their_encoding() {
     assert_eq!(name_of(&Source::Node("a@b".to_owned()), Day(20_784)), "0000020784:node:a@b");
 }
 
-/// Since when design documents are known is stored behind how far logs were read. What an earlier release stored can be
-/// read: otherwise no index would count as unread for as long again.
+/// Since when design documents are known is stored after the positions in the logs. An earlier release's value can be
+/// read; otherwise no index would count as unread for as long again.
 #[test]
 fn stored_designs_keep_their_encoding() {
     let known = BTreeMap::from([(("orders".to_owned(), "_design/app".to_owned()), Day(20_784))]);

@@ -92,7 +92,7 @@ async fn a_second_member_gets_what_the_first_gave_back() {
     assert_eq!(it.granted(&request("b", 0, Share::NONE, ALL)).lease, Share::NONE);
     let half = it.granted(&request("a", first.id, share(6, 600), ALL));
     assert_eq!(half.lease, share(4, 400));
-    // It did not say yet that it acts on the smaller lease.
+    // It has not shown yet that it acts on the smaller lease.
     let b = it.granted(&request("b", 0, Share::NONE, ALL));
     assert_eq!(b.lease, Share::NONE);
     // It still runs six.
@@ -109,9 +109,9 @@ async fn late_requests_and_lost_answers_release_nothing() {
     let first = it.granted(&request("a", 0, Share::NONE, ALL));
     let late = request("a", first.id, Share::NONE, Share::NONE);
     let second = it.granted(&request("a", first.id, share(8, 800), ALL));
-    // A report from before: it neither ran nor wanted anything then.
+    // A delayed report: at that time it neither ran nor wanted anything.
     it.granted(&late);
-    // The answer was lost, so the next request names the lease before.
+    // The answer was lost, so the next request names the previous lease.
     it.granted(&request("a", second.id, Share::NONE, Share::NONE));
     assert_eq!(it.granted(&request("b", 0, Share::NONE, ALL)).lease, Share::NONE);
 }
@@ -129,7 +129,7 @@ async fn a_silent_member_keeps_its_jobs_and_for_an_hour_its_bytes() {
         it.pass(passed);
         assert_eq!(it.granted(&request("b", 0, Share::NONE, ALL)).lease, left, "{what}");
     }
-    // Its process begins again, and answers are not lost.
+    // Its process starts again, and no answer is lost.
     let back = it.granted(&request("a", 0, share(2, 0), share(2, 0)));
     it.granted(&request("a", back.id, share(2, 0), share(2, 0)));
     assert_eq!(it.granted(&request("b", 0, Share::NONE, ALL)).lease, share(6, 790));
@@ -189,7 +189,7 @@ async fn keeper_without_stored_state_waits_only_until_all_members_act_on_its_lea
     let start = Instant::now();
     let mut it = Timeline { keeper: Keeper::fresh(&settings, 1, start), settings, now: start };
     let a = it.granted(&request("a", 0, Share::NONE, ALL));
-    // It may act on a lease of before, until it shows that it got this one.
+    // It may act on an earlier lease until it shows that it received this one.
     let b = it.granted(&request("b", 0, share(5, 500), ALL));
     let a = it.granted(&request("a", a.id, Share::NONE, ALL));
     assert_eq!(a.lease, share(1, 100));
@@ -215,7 +215,7 @@ async fn a_restarted_keeper_counts_what_it_granted_before() {
     let first = it.granted(&request("a", 0, Share::NONE, share(5, 500)));
     it.restart();
     assert_eq!(it.granted(&request("b", 0, Share::NONE, ALL)).lease, share(3, 300));
-    // The first lease of this keeper must be shown before less counts.
+    // It must show the first lease of this keeper before its share shrinks.
     let second = it.granted(&request("a", first.id, Share::NONE, Share::NONE));
     assert!(second.id > first.id + 1, "{second:?}");
     assert_eq!(it.granted(&request("b", 0, Share::NONE, ALL)).lease, share(3, 300));
@@ -242,7 +242,7 @@ async fn a_single_job_goes_to_each_in_turn() {
     let (mut a, mut b) = (0, 0);
     let mut had = Vec::new();
     for _ in 0..4 {
-        // What one gives back, the other gets one round later.
+        // Shares that one member returns go to the other one round later.
         for _ in 0..3 {
             let leases = [
                 it.granted(&request("a", a, Share::NONE, ALL)),
@@ -276,7 +276,7 @@ async fn only_what_rises_must_be_stored_before_the_answer() {
     assert!(!stored.covers(&it.keeper), "the numbers are used up");
 }
 
-// What may happen, in any order.
+// The steps that may happen in any order.
 #[derive(Clone, Debug)]
 enum Step {
     Ask(usize),
@@ -289,16 +289,16 @@ enum Step {
     End(usize),
     Pass(u64),
     RestartKeeper,
-    /// Killed, while its jobs run on.
+    /// It is killed while its jobs continue.
     RestartMember(usize),
     ChangeShares(bool),
-    /// Its journal is lost; the number of its next lease may be any that was not given yet.
+    /// Its journal is lost; the number of its next lease may be any unused one.
     LoseKeeper(u32),
     /// A member is removed from the list.
     Remove(usize),
 }
 
-/// What may happen while the keeper's journal is kept.
+/// Steps while the keeper's journal is kept.
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         60 => step_among_members(),
@@ -307,7 +307,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What may happen while shares stay as they are.
+/// Steps while shares stay the same.
 fn step_with_loss() -> impl Strategy<Value = Step> {
     prop_oneof![
         60 => step_among_members(),
@@ -335,13 +335,13 @@ fn step_among_members() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A member with what it really runs.
+/// A member, and what it really runs.
 #[derive(Debug, Default)]
 struct Cluster {
     granted: Granted,
-    /// Counts its questions and its restarts; the answer to an earlier question reaches nobody.
+    /// Counts its requests and restarts; answers to earlier requests are dropped.
     question: u32,
-    /// When each compaction that runs began.
+    /// When each running compaction began.
     running: Vec<Instant>,
     started: Vec<(Instant, u64)>,
 }
@@ -353,7 +353,7 @@ impl Cluster {
     }
 }
 
-/// Members, a keeper, and what is on its way between them.
+/// Members, a keeper, and the messages in transit between them.
 struct World {
     settings: KeeperSettings,
     keeper: Keeper,
@@ -363,7 +363,7 @@ struct World {
     answers: Vec<(usize, u32, Now, Lease)>,
     now: Instant,
     start: Instant,
-    /// What else is known of compactions.
+    /// Whether every compaction ends within an hour.
     all_end_within_an_hour: bool,
 }
 
@@ -459,7 +459,7 @@ impl World {
                     self.clusters.iter_mut().for_each(|it| it.running.retain(recent));
                 }
             }
-            // A keeper without its journal knows nothing of members that are not on the list.
+            // A keeper without its journal does not know members that are no longer listed.
             &Step::LoseKeeper(first_id) if self.settings.members.len() == NAMES.len() => {
                 let first_id = (u64::from(first_id) + 1) << 12;
                 self.keeper = Keeper::fresh(&self.settings, first_id, self.now);
@@ -467,7 +467,7 @@ impl World {
             }
             &Step::Remove(at) if self.keeper.unknown_until.is_none() => {
                 self.settings.members.remove(NAMES[at]);
-                // Told by the keeper, or by its own configuration.
+                // The keeper or its own configuration tells it.
                 self.clusters[at].granted = Granted::default();
                 self.clusters[at].question += 1;
             }
@@ -514,7 +514,7 @@ async fn all_members_together_never_use_more_than_they_share() {
     });
 }
 
-/// A silent member's compactions count for an hour only once the keeper's journal is lost.
+/// Once the keeper's journal is lost, a silent member's compactions count for only an hour.
 #[tokio::test(start_paused = true)]
 async fn a_lost_journal_and_removed_members_exceed_nothing_if_compactions_end_within_an_hour() {
     proptest!(|(steps in proptest::collection::vec(step_with_loss(), 1..400))| {
