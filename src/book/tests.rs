@@ -65,7 +65,7 @@ fn page_says_how_long_it_takes_to_read() {
     }
 }
 
-/// Who reads these alone can run recliner, and each takes four minutes.
+/// Readers of only these three chapters can run recliner; each chapter takes four minutes.
 #[test]
 fn three_chapters_that_suffice_are_short() {
     for name in ["install.md", "first-cluster.md", "enforcing.md"] {
