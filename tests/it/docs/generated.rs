@@ -37,7 +37,6 @@ pub(super) fn hold(page: &str, tables: &[(&str, String)]) {
     assert_eq!(old.lines().count(), new.lines().count(), "{page}: {remedy}");
 }
 
-/// A table in Markdown.
 pub(super) fn table<const COLUMNS: usize>(
     heads: [&str; COLUMNS],
     rows: impl IntoIterator<Item = [String; COLUMNS]>,
