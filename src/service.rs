@@ -216,8 +216,7 @@ impl Service {
         let stop = CancellationToken::new();
         let mut tasks = TaskSet::new();
         signals::ignore_file_size_signal().map_err(StartError::Signals)?;
-        // Receive signals before the service reports that it serves: it may be asked to stop right
-        // after that.
+        // Receive signals before the service reports that it serves: it may be asked to stop right after that.
         let signals = ProcessSignals::new().map_err(StartError::Signals)?;
         let (journal_settings, journal_settings_rx) = latest::channel(settings.journal);
         let (journal_task, journal) =

@@ -140,8 +140,7 @@ pub struct Snapshot {
     histories: ChunkedTable<SizeHistory>,
     /// Corrections of predictions, for the databases whose compactions led to any.
     corrections: Arc<HashMap<DbIx, DbCorrections>>,
-    /// Bytes that another compaction would leave of one file, for targets whose last compaction showed
-    /// this.
+    /// Bytes that another compaction would leave of one file, for targets whose last compaction showed this.
     left_bytes: Arc<BTreeMap<TargetIx, u64>>,
     names: NameTable,
     shard_maps: ChunkedTable<ShardMapEntry>,

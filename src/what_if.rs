@@ -69,13 +69,12 @@ impl Policy {
         Self { channels: Arc::clone(&plan.channels), rules: (*plan.rules).clone() }
     }
 
-    /// CouchDB's own daemon with these channels: each channel's concurrency on a node is the only
-    /// limit; there are no pauses and no checks of free space.
+    /// CouchDB's own daemon with these channels: each channel's concurrency on a node is the only limit; there are no
+    /// pauses and no checks of free space.
     ///
-    /// This shows smoosh at its best. The real one does not look at a file that nobody writes to,
-    /// and after looking at a file ignores it for `[smoosh] staleness` (five minutes by default);
-    /// here it sees every file at every time. A job that a strict window would suspend is assumed
-    /// to run to its end.
+    /// This shows smoosh at its best. The real one does not look at a file that nobody writes to, and after looking at
+    /// a file ignores it for `[smoosh] staleness` (five minutes by default); here it sees every file at every time. A
+    /// job that a strict window would suspend is assumed to run to its end.
     pub fn smoosh(channels: &Channels) -> Self {
         let limits = Limits {
             per_node: usize::MAX,

@@ -1,5 +1,4 @@
-//! Adds `--recliner.url` to commands that people paste, so that they reach the recliner that
-//! answered.
+//! Adds `--recliner.url` to commands that people paste, so that they reach the recliner that answered.
 
 use super::service_client::DEFAULT_URL;
 use crate::{serve::report::AdviceRemedy, text::quote::shell_word};

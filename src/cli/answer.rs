@@ -11,14 +11,12 @@ use serde::Serialize;
 
 pub(super) struct Answered<A> {
     pub(super) answer: A,
-    /// The recliner that answered; `None` if the cluster was read directly, which shows nothing of
-    /// the past.
+    /// The recliner that answered; `None` if the cluster was read directly, which shows nothing of the past.
     pub(super) recliner: Option<String>,
     exit: Exit,
 }
 
-/// An answer as JSON. `memory` is true if a running recliner gave it, because only a running one
-/// remembers the past.
+/// An answer as JSON. `memory` is true if a running recliner gave it, because only a running one remembers the past.
 #[derive(Serialize)]
 struct WithMemory<'a, A> {
     #[serde(flatten)]
@@ -41,8 +39,7 @@ impl AnswerArgs {
         Ok(Answered { answer, recliner, exit: Exit::Done })
     }
 
-    /// Like [`answer`](Self::answer), but reads the cluster if both are named; `read` may then also
-    /// ask that recliner.
+    /// Like [`answer`](Self::answer), but reads the cluster if both are named; `read` may then also ask that recliner.
     pub(super) async fn answer_beside<A>(
         &self,
         ask: impl AsyncFnOnce(&ServiceClient) -> Result<A, CommandError>,

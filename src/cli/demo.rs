@@ -30,11 +30,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// Intervals are shorter than is sensible for a real CouchDB, so that a newcomer sees numbers
-/// change, and nodes never pause between jobs. Advice needs minutes of data where a real cluster
-/// needs days, and its limits are those of a small cluster. The mode is enforce because nothing can
-/// be harmed. The simulation replaces the configured Prometheus, and the query names the node's
-/// disk. The journal is in memory, so it keeps little.
+/// Intervals are shorter than is sensible for a real CouchDB, so that a newcomer sees numbers change, and nodes never
+/// pause between jobs. Advice needs minutes of data where a real cluster needs days, and its limits are those of a
+/// small cluster. The mode is enforce because nothing can be harmed. The simulation replaces the configured Prometheus,
+/// and the query names the node's disk. The journal is in memory, so it keeps little.
 pub const CONFIG: &str = "mode: enforce
 scan: {interval: 10s}
 poll: 1s

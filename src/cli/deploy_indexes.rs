@@ -94,8 +94,7 @@ pub(super) async fn run(args: DeployIndexesArgs) -> Result<Exit, CommandError> {
     ended
 }
 
-/// The plan to carry out. A way back uses the plan in the state file, because the plan's file may
-/// have changed since.
+/// The plan to carry out. A way back uses the plan in the state file, because the plan's file may have changed since.
 fn plan_of(
     args: &DeployIndexesArgs,
     path: &Path,

@@ -123,8 +123,7 @@ struct ClusterRead {
 }
 
 impl ClusterRead {
-    /// Reads the cluster, and asks a recliner how fast indexes were built, which a single read
-    /// cannot show.
+    /// Reads the cluster, and asks a recliner how fast indexes were built, which a single read cannot show.
     async fn of(
         (source, recliner): (&SourceArgs, Option<&ServiceClient>),
     ) -> Result<Self, CommandError> {

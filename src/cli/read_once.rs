@@ -143,8 +143,7 @@ pub(super) fn connect_with(settings: Settings) -> Result<Connected, CommandError
     Ok(Connected { settings, client, _task: tasks })
 }
 
-/// Reads the cluster once, and each node's settings if wanted. All tasks that this needs end with
-/// it.
+/// Reads the cluster once, and each node's settings if wanted. All tasks that this needs end with it.
 pub(super) async fn read_cluster(
     settings: &Settings,
     and_node_settings: bool,
@@ -152,8 +151,7 @@ pub(super) async fn read_cluster(
     read_all(settings, and_node_settings, None).await
 }
 
-/// Like [`read_cluster`] without the nodes' settings, but with the free space of the configured
-/// volumes.
+/// Like [`read_cluster`] without the nodes' settings, but with the free space of the configured volumes.
 pub(super) async fn read_with_free_space(
     settings: &Settings,
 ) -> Result<ClusterReading, CommandError> {

@@ -51,8 +51,7 @@ const DOWNLOAD: Duration = Duration::from_secs(1_200);
 const HEAD: Duration = Duration::from_secs(10);
 const HEAD_WITH_EVENT: Duration = Duration::from_secs(35);
 
-/// A response must bring `PIECE_BYTES` within this time or end: a server that sends more slowly is not a
-/// recliner.
+/// A response must bring `PIECE_BYTES` within this time or end: a server that sends more slowly is not a recliner.
 const PIECE_TIME: Duration = Duration::from_secs(15);
 const PIECE_BYTES: usize = 16 << 10;
 
@@ -597,9 +596,8 @@ mod tests {
     use tempfile::TempDir;
     use tokio::{net::UnixListener, task::JoinSet};
 
-    /// A client of a server with these routes; the server runs until the other two values are
-    /// dropped. It uses a Unix socket, because a busy kernel delivers bytes over TCP only after a
-    /// paused clock has advanced.
+    /// A client of a server with these routes; the server runs until the other two values are dropped. It uses a Unix
+    /// socket, because a busy kernel delivers bytes over TCP only after a paused clock has advanced.
     fn client_of(router: Router) -> (ServiceClient, TempDir, JoinSet<std::io::Result<()>>) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");

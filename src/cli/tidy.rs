@@ -42,8 +42,7 @@ use wall_clock::Clock;
 /// Time limit for the first measurement of all volumes.
 const MEASURE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Poll interval on a single node, where polls are cheap; longer intervals would waste time after
-/// short compactions.
+/// Poll interval on a single node, where polls are cheap; longer intervals would waste time after short compactions.
 const POLL: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
@@ -159,9 +158,8 @@ fn check_names(names: &[String], plan: &Plan) -> Result<(), CommandError> {
     }
 }
 
-/// The settings for one pass. What a configuration file sets stays; without a file, a single node
-/// is compacted without pauses, and its views even if they have several shards, because all of them
-/// are on that node anyway.
+/// The settings for one pass. What a configuration file sets stays; without a file, a single node is compacted without
+/// pauses, and its views even if they have several shards, because all of them are on that node anyway.
 fn adapted(settings: &Settings, args: &TidyArgs, plan: &Plan) -> Settings {
     let mut settings = settings.clone();
     let nodes: Vec<String> =

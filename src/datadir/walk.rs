@@ -451,8 +451,7 @@ impl<'a> WalkWorker<'a> {
         let key = walk_cache::path_key(path, item.dir.tree == DirectoryContent::Views);
         let before = self.before.get(key);
         let file = self.reader.read_file(&item.dir.fd, &item.name, expected, before)?;
-        // An empty database file may be left by a stopped split; whether it is an error depends on
-        // the shard map.
+        // An empty database file may be left by a stopped split; whether it is an error depends on the shard map.
         let is_empty_db = expected == ExpectedContent::Db && file.values.file_bytes == 0;
         let is_left = |problem: &ReadProblem| is_empty_db && *problem == ReadProblem::NoValidHeader;
         if let Some(problem) = file.problem.filter(|problem| !is_left(problem)) {

@@ -104,8 +104,7 @@ impl MemberAnswer {
         self.problem.as_deref().or(self.journal_problem.as_deref())
     }
 
-    /// The answer without content that no recliner sends: overlong texts and lists, and invalid
-    /// times.
+    /// The answer without content that no recliner sends: overlong texts and lists, and invalid times.
     pub(super) fn checked(mut self) -> Self {
         cut(&mut self.version);
         let overview = &mut self.overview;

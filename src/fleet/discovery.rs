@@ -193,8 +193,7 @@ mod tests {
         ];
         assert_eq!(members, all);
         assert_eq!(found.problems, [""; 0]);
-        // A list that cannot be read keeps its last content, with the reason; a deleted list is
-        // gone.
+        // A list that cannot be read keeps its last content, with the reason; a deleted list is gone.
         for (broken, why) in [
             ("- targets: a\n", "has no list"),
             ("{}", "not a list"),

@@ -92,8 +92,7 @@ impl Schedule {
         self.asked.values().filter(|it| **it == pool).count() < AT_A_TIME[pool as usize]
     }
 
-    /// The first moment after half an interval that lies at the member's own offset in the
-    /// interval.
+    /// The first moment after half an interval that lies at the member's own offset in the interval.
     fn next_of(&self, address: &Address, now: Instant) -> Instant {
         let interval = self.interval.as_nanos().max(1);
         let place = u128::from(xxh3_64(address.as_str().as_bytes())) % interval;

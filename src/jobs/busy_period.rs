@@ -1,9 +1,8 @@
 //! Busy periods: how long compactions of this process ran on a node without a break.
 //!
-//! A period begins when a compaction starts on a node that runs no other, and ends when the node
-//! runs none. Jobs that operators ordered do not count. Holds times only; `plan` decides how long
-//! the node pauses afterwards. The job state task updates the periods each time it examines its
-//! jobs, so a period ends up to one poll after the last job did.
+//! A period begins when a compaction starts on a node that runs no other, and ends when the node runs none. Jobs that
+//! operators ordered do not count. Holds times only; `plan` decides how long the node pauses afterwards. The job state
+//! task updates the periods each time it examines its jobs, so a period ends up to one poll after the last job did.
 
 use super::job::{JobKey, JobKind};
 use crate::{model::records::BusyRecord, table::NodeIx};
@@ -43,8 +42,7 @@ impl BusyPeriod {
         }
     }
 
-    /// The period that an earlier process stored. A time later than now stems from before the clock was
-    /// set back.
+    /// The period that an earlier process stored. A time later than now stems from before the clock was set back.
     pub(crate) fn restored(node: NodeIx, record: &BusyRecord, now: Moment) -> Self {
         let kind = match &record.first_design {
             Some(design) => JobKind::CompactView(design.as_str().into()),

@@ -1,5 +1,4 @@
-//! Simulates months of writes to one file: measures how much is rewritten in vain, and how much
-//! waste remains.
+//! Simulates months of writes to one file: measures how much is rewritten in vain, and how much waste remains.
 
 use super::verdict::FileBefore;
 use crate::model::{
@@ -34,8 +33,7 @@ struct Writes {
     rate: u64,
 }
 
-/// A file. After a compaction, its active bytes are a certain share of its size, which depends on
-/// the documents.
+/// A file. After a compaction, its active bytes are a certain share of its size, which depends on the documents.
 #[derive(Clone, Debug)]
 struct File {
     clean: u64,

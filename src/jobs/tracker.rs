@@ -51,8 +51,7 @@ const REREAD_TIMEOUT: Duration = Duration::from_secs(900);
 /// and the bytes that the job freed are judged by its last size.
 const LAST_SIZE_AGE: Duration = Duration::from_secs(30);
 
-/// How long the end of a job is remembered, so that a later reading of its file is not mistaken for
-/// another job.
+/// How long the end of a job is remembered, so that a later reading of its file is not mistaken for another job.
 const ENDED_KEPT: Duration = Duration::from_secs(24 * 3_600);
 
 /// How long a job is kept if its node does not answer.
@@ -131,8 +130,7 @@ struct TrackedJob {
     stage: JobStage,
     progress: JobProgress,
     file_before: FileBefore,
-    /// Size of the old file when it was last read during the job; until the swap, writes go to the
-    /// old file.
+    /// Size of the old file when it was last read during the job; until the swap, writes go to the old file.
     last_file_bytes: Option<u64>,
     /// Whether these facts were read before the job began. Otherwise the job may have had to catch up with writes that
     /// the facts do not show.

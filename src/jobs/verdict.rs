@@ -1,9 +1,8 @@
 //! Determines from the facts of a file how its job ended. Pure.
 //!
-//! CouchDB does not report the end of a compaction: the task disappears, and only the file shows
-//! the result. A database's header contains the sequence of its last compaction. That sequence
-//! changes when the new file replaces the old one, unless nothing was written since the previous
-//! compaction; then the file size decides.
+//! CouchDB does not report the end of a compaction: the task disappears, and only the file shows the result. A
+//! database's header contains the sequence of its last compaction. That sequence changes when the new file replaces the
+//! old one, unless nothing was written since the previous compaction; then the file size decides.
 
 use crate::model::{
     correction::Correction,
@@ -93,17 +92,15 @@ impl FileBefore {
         }
     }
 
-    /// Whether the live bytes after the compaction show that these facts describe a much smaller
-    /// file.
+    /// Whether the live bytes after the compaction show that these facts describe a much smaller file.
     pub(super) fn has_grown_to(&self, active_after: Option<u64>) -> bool {
         self.active_bytes.zip(active_after).is_some_and(|(then, now)| {
             now as f64 > then as f64 * MAX_GROWTH && now > then.saturating_add(MAX_HEADER_BYTES)
         })
     }
 
-    /// Whether a file is no smaller after its compaction because of the writes during it: what the
-    /// compaction freed is then unknown. `written` is the waste from writes that these facts do not
-    /// include.
+    /// Whether a file is no smaller after its compaction because of the writes during it: what the compaction freed is
+    /// then unknown. `written` is the waste from writes that these facts do not include.
     pub(super) fn is_outgrown(
         &self,
         after: Option<u64>,

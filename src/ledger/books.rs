@@ -193,8 +193,7 @@ impl Books {
         &self.totals
     }
 
-    /// The node to which an account of [`Self::totals`] is attributed: for a volume, its first
-    /// node.
+    /// The node to which an account of [`Self::totals`] is attributed: for a volume, its first node.
     pub fn node_of<'a>(&'a self, account: &'a str) -> &'a str {
         let volume = self.volumes.get(account).filter(|_| !self.nodes.contains_key(account));
         volume.and_then(|volume| volume.nodes.first()).map_or(account, String::as_str)
@@ -233,8 +232,7 @@ impl Books {
         self.current.until = now;
     }
 
-    /// Begins a new bucket for an account that is opened now, unless the current bucket has just
-    /// begun.
+    /// Begins a new bucket for an account that is opened now, unless the current bucket has just begun.
     fn close_for_opening(&mut self, now: Moment) {
         let is_new =
             self.current.from.age(now) < NEW_BUCKET && now.age(self.current.from).is_zero();
@@ -373,8 +371,7 @@ impl Books {
         }
     }
 
-    /// Books changes of a node's other files that happened without observation; returns the causes of these
-    /// changes.
+    /// Books changes of a node's other files that happened without observation; returns the causes of these changes.
     fn book_other_files(&mut self, node: &NodeFiles) -> Vec<Cause> {
         let before = self.other_files.get(&*node.name).cloned().unwrap_or_default();
         let changes = node.other_files.iter().filter_map(|(cause, new)| {

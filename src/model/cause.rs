@@ -48,8 +48,7 @@ pub enum Cause {
     OtherFiles,
     /// Files about which too little is known to separate live bytes from waste.
     Unknown,
-    /// Files that were measured for the first time, or are no longer measured: the disk did not
-    /// change.
+    /// Files that were measured for the first time, or are no longer measured: the disk did not change.
     Measured,
     /// Files that changed while recliner did not run, or between its last two saves; it is unknown when.
     NotWatched,

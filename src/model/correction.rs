@@ -196,8 +196,7 @@ pub fn active_bytes_of_new_file(kind: TargetKind, facts: &Facts, file_bytes: u64
     file_bytes.saturating_sub(headers)
 }
 
-/// Changes of a database since its last compaction, if known; `None` for a view, which does not
-/// count them.
+/// Changes of a database since its last compaction, if known; `None` for a view, which does not count them.
 pub fn changes_since_compaction(kind: TargetKind, facts: &Facts) -> Option<u64> {
     let changes = facts.changes_since_compaction().filter(|_| kind == TargetKind::Db)?;
     Some(u64::try_from(changes).unwrap_or_default())

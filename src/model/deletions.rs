@@ -77,8 +77,7 @@ impl RecordedCopy {
     }
 }
 
-/// The counts of the recorded copies at one time; for a copy that was not read then, its earlier
-/// ones.
+/// The counts of the recorded copies at one time; for a copy that was not read then, its earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Point {
     at: Moment,

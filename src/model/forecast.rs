@@ -123,8 +123,7 @@ pub struct FreedPoint {
     pub freed: f64,
 }
 
-/// What compactions free on a volume under some rules, according to a simulation; empty if nothing
-/// is compacted.
+/// What compactions free on a volume under some rules, according to a simulation; empty if nothing is compacted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FreedCourse(pub Vec<FreedPoint>);
 
@@ -200,8 +199,7 @@ pub struct FreeRange {
     pub high: u64,
 }
 
-/// When a volume is full: the median, and the ends of the range of 80 %. `None` if not within reach
-/// of the forecast.
+/// When a volume is full: the median, and the ends of the range of 80 %. `None` if not within reach of the forecast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FullRange {
     /// One outcome of ten is earlier.
@@ -371,8 +369,7 @@ impl Path {
     }
 }
 
-/// Random draws of past days. They are the same every time, so that a forecast changes only with
-/// its facts.
+/// Random draws of past days. They are the same every time, so that a forecast changes only with its facts.
 struct Draws {
     steps: u64,
     /// Number of past days.

@@ -70,8 +70,7 @@ pub struct GrowthAhead {
 }
 
 impl GrowthAhead {
-    /// Bytes by which the file and its live bytes grow within a time; growth beyond the reach is not
-    /// counted.
+    /// Bytes by which the file and its live bytes grow within a time; growth beyond the reach is not counted.
     pub fn within(self, span: Duration) -> (f64, f64) {
         let span = span.min(self.reach);
         (self.file.bytes_within(span), self.active.bytes_within(span))
@@ -167,8 +166,7 @@ impl RateMeans {
 impl Growth {
     /// The growth after a reading; `previous` is the reading before it.
     ///
-    /// What was written between a reading before a compaction and one after it is unknown, so that
-    /// time is left out.
+    /// What was written between a reading before a compaction and one after it is unknown, so that time is left out.
     pub fn after_reading(
         self,
         previous: Option<&SizeReading>,

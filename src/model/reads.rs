@@ -77,8 +77,7 @@ impl SourceReads {
         self.uses.retain(|_, sum| sum.last >= oldest);
     }
 
-    /// The uses of a design document or, with an empty id, the queries of a database that name no
-    /// design document.
+    /// The uses of a design document or, with an empty id, the queries of a database that name no design document.
     fn of<'a>(
         &'a self,
         db: &'a str,
@@ -214,8 +213,7 @@ impl Reads {
         named.map(|(key, _)| &*key.view).filter(|view| !view.starts_with('_')).collect()
     }
 
-    /// How many requests for a design document's views or functions were refused since a day, as far as
-    /// recorded.
+    /// How many requests for a design document's views or functions were refused since a day, as far as recorded.
     pub fn refused(&self, db: &str, design: &str, since: Day) -> u64 {
         // A proxy and the node behind it both log a request.
         let mut counts = [0_u64; 2];

@@ -191,8 +191,7 @@ pub fn score(
     }
 }
 
-/// How overdue the compaction of a file is under a channel's rule; a miss if its sizes or its rent
-/// are unknown.
+/// How overdue the compaction of a file is under a channel's rule; a miss if its sizes or its rent are unknown.
 fn overdue_by(
     channel: &Channel,
     kind: TargetKind,

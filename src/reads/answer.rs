@@ -23,8 +23,7 @@ pub struct LogSource {
     pub node: Option<String>,
     /// The path of a proxy's log; null for a node.
     pub log: Option<String>,
-    /// The hours (UTC) of each day for which every request is known, one bit each, the lowest from midnight to
-    /// one.
+    /// The hours (UTC) of each day for which every request is known, one bit each, the lowest from midnight to one.
     pub covered: BTreeMap<String, u32>,
     /// The uses.
     pub uses: Vec<LogUse>,
@@ -35,11 +34,9 @@ pub struct LogSource {
 pub struct LogUse {
     /// The database.
     pub db: String,
-    /// The id of the design document; empty for a Mango query, because the log does not name its
-    /// index.
+    /// The id of the design document; empty for a Mango query, because the log does not name its index.
     pub ddoc: String,
-    /// The view or search index (`_search/x`, `_nouveau/x`); empty if none was read, or if the log does not name
-    /// it.
+    /// The view or search index (`_search/x`, `_nouveau/x`); empty if none was read, or if the log does not name it.
     pub view: String,
     /// How it was used: `read`; `find`, by a Mango query; `function`, a filter, update or show function; `seen`, its
     /// document was read; `refused`, a view or function was requested but does not exist; or `written`.

@@ -286,8 +286,7 @@ mod tests {
         assert_eq!(log.broken(), 1 << 3, "no other line was missed");
     }
 
-    /// An earlier release's state can be read; otherwise all lines of the logs would be counted
-    /// again.
+    /// An earlier release's state can be read; otherwise all lines of the logs would be counted again.
     #[test]
     fn stored_progress_keeps_its_encoding() {
         let progress = [(7, Progress { offset: 300, present: TODAY })].into();

@@ -130,8 +130,7 @@ struct Pipe {
     lines: LineReader<BufReader<Stream>>,
     /// Its device and inode.
     id: (u64, u64),
-    /// The first full hour, counted since 1970, after its first request; `None` before that
-    /// request.
+    /// The first full hour, counted since 1970, after its first request; `None` before that request.
     whole_from: Option<u64>,
     /// The hours with a request that may still continue, one bit each.
     unfinished: BTreeMap<(Source, Day), u32>,

@@ -1,10 +1,9 @@
 //! The console: web pages for people, rendered on the server.
 //!
-//! Owns the presentation: words, tables, charts, one style sheet and one script. Pure: a page is a
-//! function of the API's answers ([`report`](super::report)) and of the time, so it shows nothing
-//! that a program could not request. It makes no decisions, sends nothing to CouchDB and changes
-//! nothing; a form sends an order to the API. The HTTP server gathers the answers, serves the
-//! pages, and renders open pages again when something changes.
+//! Owns the presentation: words, tables, charts, one style sheet and one script. Pure: a page is a function of the
+//! API's answers ([`report`](super::report)) and of the time, so it shows nothing that a program could not request. It
+//! makes no decisions, sends nothing to CouchDB and changes nothing; a form sends an order to the API. The HTTP server
+//! gathers the answers, serves the pages, and renders open pages again when something changes.
 
 mod advice;
 mod cells;

@@ -1,10 +1,9 @@
-//! The responses of the JSON API, and its orders: one set of types for the server, the commands and
-//! the tests.
+//! The responses of the JSON API, and its orders: one set of types for the server, the commands and the tests.
 //!
-//! Owns the names of the fields, which other programs depend on, and the sentences that say why a
-//! target does not start. Pure: it builds plain values from a plan and from the state that tasks
-//! publish. The server sends them and describes them in its OpenAPI document; commands read them,
-//! or build them from their own scan. A type whose name ends in `Line` is an element of a list.
+//! Owns the names of the fields, which other programs depend on, and the sentences that say why a target does not
+//! start. Pure: it builds plain values from a plan and from the state that tasks publish. The server sends them and
+//! describes them in its OpenAPI document; commands read them, or build them from their own scan. A type whose name
+//! ends in `Line` is an element of a list.
 
 mod advice;
 mod builds;
@@ -172,8 +171,7 @@ pub fn unanswered_in_words(nodes: &[String]) -> Option<String> {
     (!nodes.is_empty()).then(says)
 }
 
-/// One target. Bytes are on-disk sizes: a view of the whole cluster counts all its copies. Unknown
-/// is null.
+/// One target. Bytes are on-disk sizes: a view of the whole cluster counts all its copies. Unknown is null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
     /// The target's id, as orders and commands accept it.

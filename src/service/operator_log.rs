@@ -28,8 +28,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long CouchDB as a whole may be silent before the log says so.
 const OUTAGE_GRACE: Duration = Duration::from_secs(3);
-/// How long one of several URLs, or one node, may be silent, while others answer, before the log
-/// says so.
+/// How long one of several URLs, or one node, may be silent, while others answer, before the log says so.
 const SINGLE_OUTAGE_GRACE: Duration = Duration::from_secs(10);
 
 /// The task that reads published state and logs.

@@ -305,8 +305,7 @@ impl OrderTasks {
         Ok(RunLine { run, ..line })
     }
 
-    /// Orders the compaction of a target, if a plan that includes the order starts it, or if only a
-    /// limit delays it.
+    /// Orders the compaction of a target, if a plan that includes the order starts it, or if only a limit delays it.
     async fn compact(
         &self,
         (ix, target): (TargetIx, TargetId),

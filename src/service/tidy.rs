@@ -1,9 +1,8 @@
-//! Runs a pass to its end: the enforcer works on what waits now, and stops when nothing remains to
-//! be done, when enough space is free, when the time is up, or when it is interrupted.
+//! Runs a pass to its end: the enforcer works on what waits now, and stops when nothing remains to be done, when enough
+//! space is free, when the time is up, or when it is interrupted.
 //!
-//! Owns the end of the pass; the planner decides what starts and the enforcer starts it. Nothing is
-//! stored outside memory: if the process is killed, only compactions remain, which CouchDB finishes
-//! by itself.
+//! Owns the end of the pass; the planner decides what starts and the enforcer starts it. Nothing is stored outside
+//! memory: if the process is killed, only compactions remain, which CouchDB finishes by itself.
 
 use super::ClusterMonitor;
 use crate::{

@@ -12,8 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 
-/// How much longer a lease counts here than at the member, whose wall clock has a resolution of one
-/// second.
+/// How much longer a lease counts here than at the member, whose wall clock has a resolution of one second.
 const MARGIN: Duration = Duration::from_secs(2);
 
 /// Interval after which indivisible single compactions go to another member.
@@ -90,8 +89,7 @@ pub(crate) enum Refused {
 pub(crate) struct Counted {
     /// What it may use without a lease, according to the configuration.
     pub(crate) own_share: Share,
-    /// The most that it may be running, and may have started within the hour; `None` if it never
-    /// asked.
+    /// The most that it may be running, and may have started within the hour; `None` if it never asked.
     pub(crate) held: Option<Share>,
     /// Its lease, if it is still valid.
     pub(crate) lease: Option<Share>,
@@ -105,8 +103,7 @@ impl Member {
         Share { bytes_per_hour, ..self.held }.max(self.held_share)
     }
 
-    /// Whether its leases ended so long ago that starts under them no longer count in the current
-    /// hour.
+    /// Whether its leases ended so long ago that starts under them no longer count in the current hour.
     fn is_gone(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.until) >= BUDGET_PERIOD
     }
@@ -117,7 +114,8 @@ impl Member {
 }
 
 impl Keeper {
-    /// A keeper without a stored state. Members may have leases of an earlier keeper, so no earlier keeper may have used `first_id` or a later number.
+    /// A keeper without a stored state. Members may have leases of an earlier keeper, so no earlier keeper may have
+    /// used `first_id` or a later number.
     pub(crate) fn fresh(settings: &KeeperSettings, first_id: u64, now: Instant) -> Self {
         Self {
             started_at: now,

@@ -44,15 +44,13 @@ struct Answer {
 /// The keeper's grant to a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Granted {
-    /// The keeper's last word on what it may use without a lease, in this process or an earlier
-    /// one.
+    /// The keeper's last word on what it may use without a lease, in this process or an earlier one.
     own_share: Share,
     answer: Option<Answer>,
 }
 
 impl Granted {
-    /// The share without a lease that an earlier process was granted; nothing if it never received
-    /// an answer.
+    /// The share without a lease that an earlier process was granted; nothing if it never received an answer.
     pub const fn stored(own_share: Share) -> Self {
         Self { own_share, answer: None }
     }

@@ -73,11 +73,10 @@ pub struct DocSample {
 }
 
 impl DocSample {
-    /// Adds a place; returns whether the sample is large enough. `error` computes the error of the
-    /// sample so far.
+    /// Adds a place; returns whether the sample is large enough. `error` computes the error of the sample so far.
     ///
-    /// The larger the sample, the more rarely its error is computed: each time, all documents are
-    /// mapped again, and frequent checks would often find a small error by chance.
+    /// The larger the sample, the more rarely its error is computed: each time, all documents are mapped again, and
+    /// frequent checks would often find a small error by chance.
     pub(crate) fn add(
         &mut self,
         place: Vec<SampledDoc>,

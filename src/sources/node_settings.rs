@@ -33,8 +33,7 @@ const KEPT_KEYS: [(&str, &[&str]); 3] = [
 
 const NODE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Answers within this time of each other are published together, because every publication causes
-/// work in other tasks.
+/// Answers within this time of each other are published together, because every publication causes work in other tasks.
 const TOGETHER: Duration = Duration::from_secs(2);
 
 /// The settings of the nodes.

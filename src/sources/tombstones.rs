@@ -183,8 +183,7 @@ async fn read_copy(
     copy
 }
 
-/// The intervals of one copy of each range, the one with the most changes; changes with equal start
-/// times are added.
+/// The intervals of one copy of each range, the one with the most changes; changes with equal start times are added.
 fn ages(times: &wire::TimeSeq) -> Vec<(Moment, u64)> {
     let known = |bins: &&Vec<wire::TimeBin>| bins.iter().map(|bin| bin.changes).sum::<u64>();
     let copies = times.time_seq.values().filter_map(|nodes| nodes.values().max_by_key(known));

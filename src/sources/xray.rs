@@ -15,8 +15,7 @@ use std::path::Path;
 pub struct DatabaseXray {
     /// The database.
     pub db: String,
-    /// Whether its files are being read, or wait for it; until then, everything else is from the
-    /// previous reading.
+    /// Whether its files are being read, or wait for it; until then, everything else is from the previous reading.
     pub is_running: bool,
     /// When the last reading ended; null if there was none since recliner started.
     pub at: Option<String>,
@@ -50,13 +49,11 @@ pub struct XrayAnswer {
     pub exact: bool,
     /// What the bytes are.
     pub parts: Vec<PartLine>,
-    /// Bytes on disk after a compaction without further writes; null if part of a file cannot be
-    /// read.
+    /// Bytes on disk after a compaction without further writes; null if part of a file cannot be read.
     pub after_compaction_bytes: Option<u64>,
     /// Number of revisions that are kept of a document; null for indexes.
     pub revs_limit: Option<u64>,
-    /// With 95 % probability, the size after compaction differs by no more than this; only in a
-    /// sample.
+    /// With 95 % probability, the size after compaction differs by no more than this; only in a sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_bytes: Option<u64>,
 }

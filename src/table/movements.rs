@@ -33,8 +33,7 @@ pub struct Movement {
 /// The files of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFiles {
-    /// The node's name, or that of the pseudo-node, which has view indexes whose files no node
-    /// shows.
+    /// The node's name, or that of the pseudo-node, which has view indexes whose files no node shows.
     pub name: Arc<str>,
     /// Bytes of all its counted files.
     pub bytes: i64,

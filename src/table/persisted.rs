@@ -154,8 +154,7 @@ impl Snapshot {
     pub fn build_block(&self, number: u32) -> UncompressedBlock {
         let from = (number as usize).saturating_mul(ROWS_PER_BLOCK);
         let places = from..from.saturating_add(ROWS_PER_BLOCK);
-        // Parts are read from files right after a start, and search indexes together with the
-        // design documents.
+        // Parts are read from files right after a start, and search indexes together with the design documents.
         let stored = places
             .filter_map(|at| self.target_at(at))
             .filter(|target| !target.is_part() && target.kind() != TargetKind::Search);

@@ -148,12 +148,11 @@ impl TargetCourse {
         Some(CompactedCourse { before: *self, after: compacted, file, left })
     }
 
-    /// A lower bound of what a compaction leaves: what the previous one left, unless live bytes
-    /// shrink.
+    /// A lower bound of what a compaction leaves: what the previous one left, unless live bytes shrink.
     ///
-    /// A prediction subtracts what rewriting has left in the live trees since the last compaction.
-    /// The rate of live bytes may have been measured without that part, so subtracting it at every
-    /// compaction would make a frequently compacted file vanish.
+    /// A prediction subtracts what rewriting has left in the live trees since the last compaction. The rate of live
+    /// bytes may have been measured without that part, so subtracting it at every compaction would make a frequently
+    /// compacted file vanish.
     fn least_left(&self, after: TimeAhead) -> u64 {
         let Some(left) = self.left else { return 0 };
         let live = self.rates.map_or(0.0, |(_, live)| live.bytes_between(self.begin, after));

@@ -1,10 +1,9 @@
 //! The horizons with which channels by rent leave as much waste as other rules.
 //!
-//! A longer horizon wastes more. For a file that produces garbage at a constant rate, the mean
-//! waste grows with the square root of the horizon, so a few simulations find the horizon for a
-//! given waste, by false position on logarithmic scales. Databases and views are searched together:
-//! one simulation gives the waste of both, and they affect each other only through limits and
-//! scarce space, which every simulation includes.
+//! A longer horizon wastes more. For a file that produces garbage at a constant rate, the mean waste grows with the
+//! square root of the horizon, so a few simulations find the horizon for a given waste, by false position on
+//! logarithmic scales. Databases and views are searched together: one simulation gives the waste of both, and they
+//! affect each other only through limits and scarce space, which every simulation includes.
 
 use super::{Outlook, Outlooks, Policy, mean};
 use crate::model::{channel::Channel, priority::PriorityKind, target::TargetKind};
@@ -27,8 +26,7 @@ const NEAR: f64 = 0.1;
 /// A share of all waste below which a search is not worthwhile.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// If a kind of target keeps this share of the waste that it has without any compaction, it counts
-/// as hardly compacted.
+/// If a kind of target keeps this share of the waste that it has without any compaction, it counts as hardly compacted.
 const UNTOUCHED: f64 = 0.98;
 
 /// How the waste with a horizon that was found compares with the wanted one.
@@ -42,8 +40,7 @@ pub enum WasteFit {
     Rough,
     /// Every horizon leaves more waste, because of limits, windows or sizes.
     More,
-    /// The other rules leave nearly all waste within this time, so every longer horizon is
-    /// equivalent.
+    /// The other rules leave nearly all waste within this time, so every longer horizon is equivalent.
     Longer,
     /// There is almost no waste, so the horizon was not searched for.
     Little,
@@ -178,8 +175,7 @@ struct Search {
     /// The longest horizon that wasted more than a longer one, because of more compactions than
     /// limits allow.
     too_many: Option<Duration>,
-    /// Number of steps while all horizons tried are on one side; each step goes twice as far as the
-    /// previous one.
+    /// Number of steps while all horizons tried are on one side; each step goes twice as far as the previous one.
     steps: i32,
     is_settled: bool,
 }

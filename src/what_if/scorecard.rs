@@ -54,7 +54,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use targets::{AdvisedTargets, Savings};
 use wall_clock::Moment;
 
-/// A longer time between two steps is a gap, about which nothing is known. If facts stay fresh for long, the limit is that time divided by [`STEPS_OF_FRESH_FACTS`].
+/// A longer time between two steps is a gap, about which nothing is known. If facts stay fresh for long, the limit is
+/// that time divided by [`STEPS_OF_FRESH_FACTS`].
 const MAX_STEP: Duration = Duration::from_secs(300);
 
 /// Seconds of an hour.
@@ -191,8 +192,7 @@ impl Scorecard {
         }
     }
 
-    /// Attributes the time of a long step to each of its hours, and leaves in `sums` the part of the hour of
-    /// `now`.
+    /// Attributes the time of a long step to each of its hours, and leaves in `sums` the part of the hour of `now`.
     fn count_earlier_hours(&mut self, sums: &mut ScorecardHour, now: Moment) {
         let (advised, enforced) = (sums.advised_seconds, sums.enforced_seconds);
         let seconds = advised + enforced;

@@ -50,8 +50,7 @@ const PLANS: (usize, usize) = (SAMPLES - 1, 30_000);
 /// Maximum number of plans that each decide about all compactions until the next one.
 const MAX_BATCHES: usize = 1_000;
 
-/// Number of expected compactions above which they are decided in batches, because a plan for each
-/// would take too long.
+/// Number of expected compactions above which they are decided in batches, because a plan for each would take too long.
 const MAX_DECIDED_ONE_BY_ONE: f64 = 600.0;
 
 /// Longest queue: a plan's time grows with the queues, and targets beyond this do not start before
@@ -121,8 +120,7 @@ pub(super) struct Simulation<'a> {
     conditions: Conditions,
     /// When targets become due, in seconds.
     due: BinaryHeap<Reverse<(u64, TargetIx)>>,
-    /// If a plan decides about everything until the next one: the targets that become due in
-    /// between, and when.
+    /// If a plan decides about everything until the next one: the targets that become due in between, and when.
     due_within_batch: HashMap<TargetIx, Duration>,
     /// The prices with which the due times were computed.
     prices: HorizonFactors,
@@ -613,8 +611,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// The targets that wait at the end, by reason, most bytes first; and the longest of their
-    /// waits.
+    /// The targets that wait at the end, by reason, most bytes first; and the longest of their waits.
     fn undone(&mut self) -> (Vec<Undone>, Option<Duration>) {
         // The reasons are those of the policy itself, not of widened limits or shortened queues.
         self.rules = Arc::new(always_fresh(&self.policy.rules));
@@ -658,8 +655,7 @@ fn has_maximum(channels: &Channels) -> bool {
     channels.list.iter().any(limited)
 }
 
-/// The times from `from` to `end` at which a target is checked for being due: only the end, if a
-/// due target stays due.
+/// The times from `from` to `end` at which a target is checked for being due: only the end, if a due target stays due.
 fn looks(from: Duration, end: Duration, has_maximum: bool) -> impl Iterator<Item = Duration> {
     let first = if has_maximum { from } else { end };
     std::iter::successors(Some(first), move |at| {

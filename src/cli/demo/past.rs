@@ -22,8 +22,7 @@ use wall_clock::{Clock, Moment};
 /// How long the cluster has existed when the demo begins.
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
-/// The week ends this much before the demo begins, so that no entry is later than the demo's first
-/// reading.
+/// The week ends this much before the demo begins, so that no entry is later than the demo's first reading.
 const MARGIN: Duration = Duration::from_secs(20);
 
 /// The longest time between two reads of the cluster.
@@ -131,8 +130,7 @@ async fn live(
     // The demo's own process continues the disk ledger from the last sweep.
     service.monitor().scanner.send(ScanCommand::Sweep);
     time::sleep(LAST_SWEEP).await;
-    // The service ends as if it were killed: it must not restore smoosh, because the demo's own
-    // process continues.
+    // The service ends as if it were killed: it must not restore smoosh, because the demo's own process continues.
     drop(service);
     Ok(cluster)
 }

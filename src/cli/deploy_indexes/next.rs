@@ -35,8 +35,7 @@ pub(super) struct Live {
 pub(super) struct IndexState {
     /// Why part of the state is unknown.
     pub(super) unknown: Option<String>,
-    /// The sequence that every copy must reach, and the changes that the copy furthest behind still
-    /// lacks.
+    /// The sequence that every copy must reach, and the changes that the copy furthest behind still lacks.
     pub(super) seq: u64,
     pub(super) pending: u64,
     /// Changes that indexers still have to read.
@@ -184,8 +183,7 @@ pub(super) fn present_step<'a>(
         let is_ready = is_begun(step) && memory.compacted.contains_key(&step.staging());
         !is_ready && !matches!(real(plan, facts, &step.design), Real::Deployed)
     };
-    // A step that an abandoned back-out left unfinished continues first, so that two indexes are never
-    // built at once.
+    // A step that an abandoned back-out left unfinished continues first, so that two indexes are never built at once.
     let open = || plan.steps.iter().filter(|step| is_open(step));
     open().find(|step| is_begun(step)).or_else(|| open().next())
 }

@@ -20,8 +20,7 @@ const WIDTH: u16 = 96;
 /// Default number of days over which waste is compared.
 const DAYS: u32 = 7;
 
-/// Maximum waste of the proposed channels, as a multiple of smoosh's, at which waste counts as
-/// unchanged.
+/// Maximum waste of the proposed channels, as a multiple of smoosh's, at which waste counts as unchanged.
 const KEPT: f64 = 1.1;
 
 /// Comment that replaces channels to paste if no horizon keeps the waste.

@@ -98,8 +98,7 @@ fn is_document(path: &Path) -> bool {
     path.join("views").is_dir() || path.join("_id").is_file()
 }
 
-/// The design document in a folder, without its attachments; `None` if its `_id` is not a design
-/// document's.
+/// The design document in a folder, without its attachments; `None` if its `_id` is not a design document's.
 fn of_folder(path: &Path) -> Result<Option<Box<RawValue>>, String> {
     let mut design = fields_of(path, 0)?;
     let default = || format!("_design/{}", path.file_name().unwrap_or_default().display());

@@ -58,8 +58,7 @@ impl<T: Copy> Table<T> {
         self.into_grid(width).wrapped(width)
     }
 
-    /// Renders the table with its first column cut in the middle, so that each row fits on one
-    /// line.
+    /// Renders the table with its first column cut in the middle, so that each row fits on one line.
     pub(super) fn one_line_each(self, width: u16) -> String {
         self.into_grid(width).one_line_each(width, |most| most * 2 / 3)
     }

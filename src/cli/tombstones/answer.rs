@@ -30,8 +30,7 @@ pub(in crate::cli) struct TombstonesAnswer {
     pub(in crate::cli) size: Option<TombstoneSize>,
     /// Live bytes of all copies; null if one was not read.
     pub(in crate::cli) active_bytes: Option<u64>,
-    /// When the database's changes, including deletions, were made; null if CouchDB does not keep these
-    /// times.
+    /// When the database's changes, including deletions, were made; null if CouchDB does not keep these times.
     pub(in crate::cli) ages: Option<Vec<AgeLine>>,
     /// Whether CouchDB keeps these times; null if that is unknown.
     pub(in crate::cli) keeps_times: Option<bool>,

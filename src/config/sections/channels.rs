@@ -169,8 +169,7 @@ pub(in crate::config) fn write(channel: &Channel, whole: bool) -> Output {
     let entries = keys(channel.priority).into_iter().filter_map(|key| {
         let value = key.write(channel)?;
         let identifies = matches!(key.name(), "name" | "kind" | "priority")
-            // The horizon is the one value that users choose for a channel by rent, so it is always
-            // shown.
+            // The horizon is the one value that users choose for a channel by rent, so it is always shown.
             || key.name() == "horizon" && channel.priority == PriorityKind::Rent;
         let differs = Some(&value) != key.write(&default).as_ref();
         let shows = whole && has_effect(key.name(), channel.kind, channel.priority);

@@ -21,8 +21,7 @@ fn answer(version: &str) -> MemberAnswer {
     serde_json::from_value(json!({ "version": version, "mode": "advise" })).unwrap()
 }
 
-/// Members by host: `hangs` does not answer in time, `slow` only just, `off` only at first and again after a
-/// minute.
+/// Members by host: `hangs` does not answer in time, `slow` only just, `off` only at first and again after a minute.
 #[derive(Debug)]
 struct Fake {
     begun: Instant,
@@ -216,8 +215,7 @@ async fn login_is_never_sent_where_a_member_redirects_to() {
     let MemberState::Silent(silence) = &fleet.members[0].state else { panic!("{fleet:?}") };
     assert!(silence.why.contains("redirect"), "{}", silence.why);
     assert_eq!(seen.lock().unwrap().len(), 0);
-    // If the target is configured, it gets the login; if only a list over http names it, it does
-    // not.
+    // If the target is configured, it gets the login; if only a list over http names it, it does not.
     let direct = FleetSettings { urls: vec![target.clone()], ..settings.clone() };
     assert!(ask_once(&direct, Clock::System).await.members[0].answer().is_some());
     assert!(seen.lock().unwrap()[0].contains_key("authorization"));

@@ -471,8 +471,7 @@ pub(super) fn copied_bytes(before: Option<u64>, target: Option<TargetRef<'_>>) -
     before.map(|before| before.max(after.unwrap_or_default()))
 }
 
-/// The number of copies in a round that compacts this one: only this one, if the others are known to have
-/// little waste.
+/// The number of copies in a round that compacts this one: only this one, if the others are known to have little waste.
 pub(super) fn copies_in_round(target: Option<TargetRef<'_>>, node: NodeIx) -> u32 {
     let Some(target) = target else { return 1 };
     let is_last = match target.copies() {

@@ -118,8 +118,7 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 proptest! {
-    /// The bound never exceeds the number of old deletions, and a copy is never mistaken for
-    /// another.
+    /// The bound never exceeds the number of old deletions, and a copy is never mistaken for another.
     #[test]
     fn the_bound_never_exceeds_the_truth(
         changes in vec((any::<Index>(), change()), 1..200),

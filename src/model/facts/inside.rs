@@ -33,8 +33,7 @@ pub struct Inside {
     pub update_seq: OptionalU64,
     /// Its size after a compaction, if nothing had been written since.
     pub left_bytes: u64,
-    /// With 95 % probability, the real size differs from that by no more than this; zero if
-    /// everything was read.
+    /// With 95 % probability, the real size differs from that by no more than this; zero if everything was read.
     pub error_bytes: u64,
     /// Bytes of trees with more than a hundred revisions; databases only.
     pub revision_bytes: OptionalU64,
@@ -59,8 +58,7 @@ impl Inside {
         Some(self.left_bytes.saturating_add(now).saturating_sub(then))
     }
 
-    /// Whether a file with these facts is the one that was read: a file only grows until a
-    /// compaction replaces it.
+    /// Whether a file with these facts is the one that was read: a file only grows until a compaction replaces it.
     pub fn is_of_file(&self, facts: &Facts) -> bool {
         // A header may name an earlier compaction than CouchDB does, and a compaction with no
         // writes after it leaves a smaller file.

@@ -10,8 +10,7 @@ use std::time::Duration;
 /// The result of comparing two readings of one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadingComparison {
-    /// The readings show different states or come from the same source, so nothing can be
-    /// concluded.
+    /// The readings show different states or come from the same source, so nothing can be concluded.
     Incomparable,
     /// The same state with the same numbers.
     Equal,

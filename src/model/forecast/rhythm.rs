@@ -36,13 +36,11 @@ pub(super) struct Rhythm {
     /// By how much the logarithm of a week's sum exceeds that of the week before, and its standard
     /// error.
     trend: (f64, f64),
-    /// By how much past days deviated from the expectation, at the level of the last week, latest
-    /// first.
+    /// By how much past days deviated from the expectation, at the level of the last week, latest first.
     pub(super) deviations: Vec<f64>,
 }
 
-/// The position in the week of a past day, as the day ahead that repeats it, and the number of
-/// weeks back.
+/// The position in the week of a past day, as the day ahead that repeats it, and the number of weeks back.
 const fn place(back: usize) -> (usize, usize) {
     (WEEK - 1 - back % WEEK, back / WEEK)
 }
@@ -125,8 +123,7 @@ fn grown(trend: f64, weeks: usize) -> f64 {
     (trend * weeks as f64).exp()
 }
 
-/// Corrects deviations: those from the mean of a few weeks are smaller than those from the true
-/// mean.
+/// Corrects deviations: those from the mean of a few weeks are smaller than those from the true mean.
 fn unbiased(weeks: usize) -> f64 {
     if weeks > 1 { (weeks as f64 / (weeks - 1) as f64).sqrt() } else { 1.0 }
 }

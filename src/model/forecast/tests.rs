@@ -20,8 +20,7 @@ fn now() -> Moment {
     Moment::from_unix(NOW)
 }
 
-/// A history of `hours` hours: live bytes, waste and events of each hour, in GiB, given how many
-/// hours ago it began.
+/// A history of `hours` hours: live bytes, waste and events of each hour, in GiB, given how many hours ago it began.
 fn history(hours: u64, booked: impl Fn(u64) -> [i64; 3]) -> GrowthHistory {
     let span = |ago: u64| {
         let [live, waste, event] = booked(ago).map(|gib| gib * GIB);

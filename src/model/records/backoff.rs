@@ -33,8 +33,7 @@ pub struct TargetRecord {
     /// An operator's order that waits to start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<CompactionOrder>,
-    /// The newest open run that began before it was last compacted: no open run up to this one
-    /// compacts it again.
+    /// The newest open run that began before it was last compacted: no open run up to this one compacts it again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub done_in_run: Option<u64>,
 }
@@ -213,8 +212,7 @@ impl TargetRecord {
         Some(backoff).filter(|backoff| !(is_ordered && backoff.yields_to_order(facts)))
     }
 
-    /// Bytes that another compaction would leave of one file, if the last one showed more about
-    /// that than the sizes do.
+    /// Bytes that another compaction would leave of one file, if the last one showed more about that than the sizes do.
     pub fn remaining_bytes(
         &self,
         kind: TargetKind,

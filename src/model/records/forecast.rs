@@ -108,8 +108,7 @@ impl ForecastRecord {
         self.kept.drain(..surplus);
     }
 
-    /// Compares earlier forecasts for this moment with the free space; returns whether there were
-    /// any.
+    /// Compares earlier forecasts for this moment with the free space; returns whether there were any.
     pub fn compare(&mut self, free_bytes: u64, now: Moment) -> bool {
         let mut is_any = false;
         for forecast in &mut self.kept {
@@ -124,8 +123,7 @@ impl ForecastRecord {
         is_any
     }
 
-    /// The compared forecasts for a horizon, latest first: free bytes when made, the range, and the
-    /// actual free bytes.
+    /// The compared forecasts for a horizon, latest first: free bytes when made, the range, and the actual free bytes.
     fn compared(&self, days: u32) -> impl Iterator<Item = (u64, &KeptRange, u64)> {
         self.kept.iter().rev().filter_map(move |forecast| {
             let range = forecast.ranges.iter().find(|range| range.days == days)?;
@@ -133,8 +131,7 @@ impl ForecastRecord {
         })
     }
 
-    /// The factors by which ranges must be widened so that four of five would have contained the
-    /// actual value.
+    /// The factors by which ranges must be widened so that four of five would have contained the actual value.
     pub fn widening(&self) -> Widening {
         HORIZONS.map(|days| {
             let compared = self.compared(days).take(MAX_COMPARED);

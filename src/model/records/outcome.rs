@@ -46,8 +46,7 @@ pub enum JobResult {
     Unmeasured,
     /// CouchDB refused it, or it stopped without swapping the file.
     Failed,
-    /// The result cannot be determined: the node or the database no longer exists, or the job is
-    /// too long ago.
+    /// The result cannot be determined: the node or the database no longer exists, or the job is too long ago.
     Lost,
 }
 
@@ -146,8 +145,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// How long it took; `None` if only its file shows that it ran, or if its end is not known precisely
-    /// enough.
+    /// How long it took; `None` if only its file shows that it ran, or if its end is not known precisely enough.
     pub fn took(&self) -> Option<Duration> {
         let took = self.started_at.age(self.ended_at);
         let is_known = self.owner == JobOwner::Recliner || !took.is_zero();

@@ -56,9 +56,8 @@ impl TargetId {
         }
     }
 
-    /// The name for people, next to a column of nodes: `orders 80-9f`, `orders/_design/clients`,
-    /// `index files of orders`. A view's id does not contain its design document; without `design`,
-    /// the signature is used.
+    /// The name for people, next to a column of nodes: `orders 80-9f`, `orders/_design/clients`, `index files of
+    /// orders`. A view's id does not contain its design document; without `design`, the signature is used.
     pub fn name(&self, design: Option<&str>) -> String {
         match self {
             Self::Db { shard, .. } => file_name(shard, None),

@@ -161,8 +161,7 @@ fn is_channels(line: &LimitLine) -> bool {
     line.key.starts_with("channels.")
 }
 
-/// The limits of the cluster and of nodes; of each channel's limit, only the node with the highest
-/// use.
+/// The limits of the cluster and of nodes; of each channel's limit, only the node with the highest use.
 fn fullest(limits: &[LimitLine]) -> Vec<&LimitLine> {
     let mut shown: Vec<&LimitLine> = Vec::new();
     for line in limits {
@@ -207,8 +206,7 @@ pub(super) fn waiting(lines: &[RefusedLine]) -> Markup {
                 td.rest { (name(&line.node)) }
                 td.rest { (name(&line.channel)) }
                 td.n { (bytes(line.reclaimable_bytes)) }
-                // Which in-line limit blocks a target changes with every job, so the words are
-                // always the same.
+                // Which in-line limit blocks a target changes with every job, so the words are always the same.
                 @if line.refusal.class == RefusalClass::InLine.label() { td.text title=(line.why) { "in line" } }
                 @else { td.text title=(RefusalReason::words_of(&line.refusal.reason)) { (name(&line.why)) } }
             } } }

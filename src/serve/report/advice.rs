@@ -30,8 +30,7 @@ pub struct Advice {
     pub file_bytes: Option<u64>,
     /// Bytes of these that nothing needs: what compactions would free, and unused files; null if unknown.
     pub waste_bytes: Option<u64>,
-    /// Sum of the bytes that each unmuted piece of advice would free by itself; pieces may overlap, or
-    /// count live data.
+    /// Sum of the bytes that each unmuted piece of advice would free by itself; pieces may overlap, or count live data.
     pub gain_bytes: u64,
     /// The pieces of advice: for each code the most valuable ones.
     pub advice: Vec<AdviceLine>,
@@ -223,8 +222,7 @@ impl Advice {
     }
 }
 
-/// A sentence about what no rule could check; empty if everything was checked. `is_alone`: there is only one
-/// node.
+/// A sentence about what no rule could check; empty if everything was checked. `is_alone`: there is only one node.
 fn not_looked_at(waste: Waste, is_alone: bool) -> String {
     let shards = match waste.unmeasured() {
         0 => String::new(),

@@ -182,8 +182,7 @@ impl GapLine {
 }
 
 impl ChangeLine {
-    /// The entry's database, or the number of databases in it; on a phone also its design document
-    /// and node.
+    /// The entry's database, or the number of databases in it; on a phone also its design document and node.
     fn subject(&self, has_nodes: bool) -> Cell {
         let subject = match (&self.database, self.others) {
             (Some(db), _) => Cell::database(db),

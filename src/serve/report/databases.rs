@@ -1,7 +1,6 @@
 //! Databases as their owners know them: the shards and indexes of one name together, in all copies.
 //!
-//! One pass over all targets makes the sums; sentences are made only for the databases of the
-//! requested page.
+//! One pass over all targets makes the sums; sentences are made only for the databases of the requested page.
 
 use super::{
     DeletionAges, Target,
@@ -144,8 +143,7 @@ pub struct WantedDatabases<'a> {
     pub search: Option<&'a str>,
     /// The order.
     pub sort: DatabaseSort,
-    /// Whether the smallest comes first; by default, numbers begin with the largest and names with the
-    /// first.
+    /// Whether the smallest comes first; by default, numbers begin with the largest and names with the first.
     pub is_ascending: Option<bool>,
     /// Only the database of exactly this name.
     pub name: Option<&'a str>,
@@ -282,8 +280,7 @@ impl DatabaseLine {
         Self { deletions, ..self }
     }
 
-    /// A summary: its size, what compactions would free, its growth, and when the waiting
-    /// compactions will be done.
+    /// A summary: its size, what compactions would free, its growth, and when the waiting compactions will be done.
     pub fn says(&self) -> String {
         let [size, reclaimable] = [self.file_bytes, self.reclaimable_bytes].map(format_size_short);
         let bound = bound_in_words(self.unmeasured, self.estimated);
@@ -362,8 +359,7 @@ pub(super) struct Sums {
     /// The reclaimable bytes that are in indexes.
     pub(super) index_waste_bytes: u64,
     pub(super) reclaimable_bytes: u64,
-    /// Filled here only if databases are sorted by growth; otherwise computed for the databases of
-    /// the page.
+    /// Filled here only if databases are sorted by growth; otherwise computed for the databases of the page.
     growth: ExpectedGrowth,
     targets: u64,
     pub(super) unmeasured: u64,
@@ -466,8 +462,7 @@ impl Sums {
     }
 }
 
-/// Why a channel does not start files that it takes; why no channel takes them; and either reason as a
-/// sentence.
+/// Why a channel does not start files that it takes; why no channel takes them; and either reason as a sentence.
 type Reason = (Option<Word>, Option<Word>, Option<String>);
 
 /// Reclaimable bytes with one reason, and the target with the most of them.

@@ -17,8 +17,7 @@ const SAID_DAYS: [u64; 4] = [90, 30, 7, 1];
 /// How old the deleted documents of a database are. One copy of each range counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeletionAges {
-    /// The suffix of the database's files, which distinguishes it from another database of the same
-    /// name.
+    /// The suffix of the database's files, which distinguishes it from another database of the same name.
     pub suffix: String,
     /// Current number of deleted documents; null if a range was not read.
     pub deleted: Option<u64>,

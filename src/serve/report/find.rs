@@ -112,8 +112,7 @@ fn is_id_of(id: &TargetId, name: DbName<'_>) -> bool {
     }
 }
 
-/// The text after a database's name and a slash: a design document, if the database has one of that
-/// name.
+/// The text after a database's name and a slash: a design document, if the database has one of that name.
 fn design_of<'a>(text: &'a str, name: DbName<'_>) -> Option<&'a str> {
     text.strip_prefix(name.db)?.strip_prefix('/')
 }

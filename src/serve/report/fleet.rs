@@ -90,8 +90,7 @@ pub struct MemberLine {
     pub attention: Word,
     /// The reason as a sentence; empty if nothing needs a person and nothing is advised.
     pub says: String,
-    /// Since when it has not answered: its last answer, otherwise the first request; null if it
-    /// answered.
+    /// Since when it has not answered: its last answer, otherwise the first request; null if it answered.
     pub silent_since: Option<String>,
     /// Its version.
     pub version: Option<String>,

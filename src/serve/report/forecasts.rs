@@ -111,8 +111,7 @@ pub struct KeptLine {
     pub free_bytes: u64,
     /// The predicted free bytes.
     pub ahead: Vec<FreeLine>,
-    /// The actual free bytes, in the order of `ahead`; null if that moment is still to come, or was not
-    /// measured.
+    /// The actual free bytes, in the order of `ahead`; null if that moment is still to come, or was not measured.
     pub came_bytes: Vec<Option<u64>>,
 }
 

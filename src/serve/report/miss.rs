@@ -192,8 +192,7 @@ impl MissLine {
     }
 }
 
-/// Why no channel takes a target, in one or two words with their meaning, the most informative reason
-/// first.
+/// Why no channel takes a target, in one or two words with their meaning, the most informative reason first.
 const NOT_TAKEN: [(MissReason, &str, &str); 10] = [
     (MissReason::Ignored, "ignored", "ignore names it"),
     (MissReason::UnknownSize, "size unknown", "its size has not been measured yet"),
@@ -213,8 +212,7 @@ const NOT_TAKEN: [(MissReason, &str, &str); 10] = [
     (MissReason::BelowMinSize, "small", "the file is smaller than any that a channel takes"),
     (MissReason::AboveMaxSize, "large", "the file is larger than any that a channel takes"),
     (MissReason::NoUpgradeNeeded, "current", "the file needs no upgrade"),
-    // Applies only if every channel excludes the target: a channel that considers it gives a better
-    // reason.
+    // Applies only if every channel excludes the target: a channel that considers it gives a better reason.
     (MissReason::Excluded, "excluded", "the channels exclude its name or its state"),
 ];
 

@@ -158,8 +158,7 @@ pub struct PreflightSample {
     pub emitting: u64,
     /// Number of rows.
     pub rows: u64,
-    /// Half-width of the 95 % confidence interval of the bytes of all rows, as a share; 1 if there are no
-    /// rows.
+    /// Half-width of the 95 % confidence interval of the bytes of all rows, as a share; 1 if there are no rows.
     pub error: f64,
     /// The error at which sampling should stop.
     pub error_wanted: f64,
@@ -208,8 +207,7 @@ pub struct PreflightNode {
     pub copies: u32,
     /// Size of the new index on the node after its first compaction.
     pub live_bytes: Option<SpreadLine>,
-    /// The most bytes written besides existing files: the new index, and the file of its first compaction
-    /// next to it.
+    /// The most bytes written besides existing files: the new index, and the file of its first compaction next to it.
     pub peak_bytes: Option<SpreadLine>,
     /// Size of the current index on the node, which stays until a cleanup.
     pub old_bytes: Option<u64>,
@@ -219,8 +217,7 @@ pub struct PreflightNode {
     pub free_bytes: Option<u64>,
     /// Bytes that running compactions may still write there; in enforce mode also those that start now.
     pub reserved_bytes: u64,
-    /// Whether the peak fits into the free bytes, together with the peaks of other nodes on the same
-    /// volume.
+    /// Whether the peak fits into the free bytes, together with the peaks of other nodes on the same volume.
     #[schemars(with = "vocabulary::SpaceVerdict")]
     pub verdict: Word,
     /// Bytes that are missing on that volume even for the lowest peak; null unless it does not fit.

@@ -148,12 +148,10 @@ pub struct Rehearsal {
     /// The same without waiting: everything is built and compacted at the same time, and no file is
     /// deleted before the end.
     pub together: Vec<PreflightNode>,
-    /// The peak of `deploy-indexes`, which builds in this order and keeps the current indexes until
-    /// the swap.
+    /// The peak of `deploy-indexes`, which builds in this order and keeps the current indexes until the swap.
     #[serde(default)]
     pub staged: Vec<PreflightNode>,
-    /// Whether `views.enforce` allows it to compact each index before the next; null from earlier
-    /// versions.
+    /// Whether `views.enforce` allows it to compact each index before the next; null from earlier versions.
     #[serde(default)]
     pub staged_compacted: Option<bool>,
     /// Duration of all builds one after the other, in seconds, without compactions.
@@ -193,8 +191,7 @@ pub struct RehearsalStep {
     pub design: String,
     /// Duration of the build, in seconds.
     pub seconds: Option<SpreadLine>,
-    /// What the step needs on each node; `peak_bytes` and `verdict` are relative to the state before
-    /// the first step.
+    /// What the step needs on each node; `peak_bytes` and `verdict` are relative to the state before the first step.
     pub nodes: Vec<PreflightNode>,
 }
 
@@ -217,8 +214,7 @@ fn together_fit(nodes: &[PreflightNode]) -> String {
     }
 }
 
-/// Merges nodes with the same need and verdict into one entry, with the least free space among
-/// them.
+/// Merges nodes with the same need and verdict into one entry, with the least free space among them.
 fn alike(nodes: &[PreflightNode]) -> Vec<PreflightNode> {
     let said = |it: &PreflightNode| {
         let bytes = |range: Option<SpreadLine>| range.map(|it| it.says_bytes());
@@ -417,8 +413,7 @@ impl Rehearsal {
         self.documents.iter().map(says).collect()
     }
 
-    /// What the numbers are based on, after the names of the documents to which it applies, unless
-    /// it applies to all.
+    /// What the numbers are based on, after the names of the documents to which it applies, unless it applies to all.
     pub fn rests_on(&self) -> Vec<String> {
         let mut lines: Vec<(String, Vec<String>)> = Vec::new();
         for step in &self.steps {

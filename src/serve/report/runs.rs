@@ -54,8 +54,7 @@ pub struct RunLine {
     pub freed_bytes: i64,
     /// Bytes that the remaining members are predicted to free.
     pub reclaimable_bytes: u64,
-    /// Seconds that the remaining members take at the measured rate, if nothing holds them back;
-    /// null if unknown.
+    /// Seconds that the remaining members take at the measured rate, if nothing holds them back; null if unknown.
     pub seconds_left: Option<f64>,
     /// What all remaining members wait for, if none runs or starts; null otherwise.
     pub waits: Option<String>,
@@ -95,8 +94,7 @@ impl RunList {
         Self::filtered(plan, |run| is_open_for(run, db))
     }
 
-    /// Computing a run's progress takes a pass over all targets, so only the wanted runs are
-    /// computed.
+    /// Computing a run's progress takes a pass over all targets, so only the wanted runs are computed.
     fn filtered(plan: &Plan, wanted: impl Fn(&Run) -> bool) -> Self {
         let runs = plan.conditions.constraints.runs.0.iter().rev().filter(|(_, run)| wanted(run));
         Self { runs: runs.map(|(number, run)| RunLine::of(plan, *number, run)).collect() }

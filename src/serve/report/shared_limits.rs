@@ -47,8 +47,7 @@ pub struct SharedMember {
     pub name: String,
     /// What it may use without a lease, according to the configuration.
     pub own_share: Share,
-    /// The most that it may be running, and may have started within the hour; null if it never
-    /// asked.
+    /// The most that it may be running, and may have started within the hour; null if it never asked.
     pub held: Option<Share>,
     /// Its lease; null if it has none.
     pub lease: Option<Share>,

@@ -32,8 +32,7 @@ pub struct Space {
     /// `file_bytes` lacks their unused files.
     #[serde(default)]
     pub unread_directories: u64,
-    /// Number of views of which some copies were not measured; these are counted as large as the
-    /// measured one.
+    /// Number of views of which some copies were not measured; these are counted as large as the measured one.
     #[serde(default)]
     pub estimated: u64,
     /// Number of targets.

@@ -29,8 +29,7 @@ pub struct Status {
     pub simulated: bool,
     /// What is simulated, as a sentence; null if nothing is.
     pub simulation: Option<String>,
-    /// The results of the preceding week in the simulation, under each program; empty if nothing is
-    /// simulated.
+    /// The results of the preceding week in the simulation, under each program; empty if nothing is simulated.
     #[serde(default)]
     pub simulated_weeks: Vec<SimulatedWeek>,
     /// The mode in force.
@@ -99,8 +98,7 @@ impl Status {
     }
 }
 
-/// The results of a simulated week under one program's compactions, from the same start and with the same
-/// writes.
+/// The results of a simulated week under one program's compactions, from the same start and with the same writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SimulatedWeek {
     /// The program: `recliner` or `smoosh`.

@@ -64,8 +64,7 @@ pub struct Report {
     pub cost: Option<Cost>,
 }
 
-/// How the bytes that compactions would free changed, according to the recorded changes on the
-/// disks.
+/// How the bytes that compactions would free changed, according to the recorded changes on the disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WasteCourse {
     /// Bytes that compactions would free at the end; null if unknown.

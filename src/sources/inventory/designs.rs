@@ -36,8 +36,7 @@ pub struct DesignGroup {
     pub functions: Vec<u64>,
 }
 
-/// Whether there is a query server for this language. Without one, `_info` reports an index that
-/// lags forever.
+/// Whether there is a query server for this language. Without one, `_info` reports an index that lags forever.
 pub fn served(language: &str, languages: &[String]) -> bool {
     languages.iter().any(|served| served == language)
 }

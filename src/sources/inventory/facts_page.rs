@@ -48,8 +48,7 @@ pub struct FactsLine {
     docs: Option<u64>,
     /// Number of deleted documents.
     deleted_docs: Option<u64>,
-    /// A number that identifies the shard's file across compactions; null from recliners that do not report
-    /// it.
+    /// A number that identifies the shard's file across compactions; null from recliners that do not report it.
     #[serde(default)]
     file_id: Option<NonZeroU8>,
     /// Sequence of a shard's last purge, or of the last purge that a view's part has processed.
@@ -83,8 +82,7 @@ pub struct InsideLine {
     pub update_seq: Option<u64>,
     /// Size after a compaction, if nothing was written since.
     pub after_compaction_bytes: u64,
-    /// With 95 % probability, the real size differs from that by no more than this; zero if
-    /// everything was read.
+    /// With 95 % probability, the real size differs from that by no more than this; zero if everything was read.
     pub error_bytes: u64,
     /// Bytes of revision trees with more than a hundred revisions.
     pub revision_bytes: Option<u64>,

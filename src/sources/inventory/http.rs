@@ -307,8 +307,7 @@ impl HttpSource {
                     let tasks = client.active_tasks(&node).await.map_err(ReadError::from);
                     let tasks: Result<Vec<ActiveTask>, ReadError> =
                         tasks.map(|tasks| tasks.iter().filter_map(ActiveTask::of).collect());
-                    // Read after the tasks, so that a compaction that ends in between changes the
-                    // count.
+                    // Read after the tasks, so that a compaction that ends in between changes the count.
                     let flushes = match tasks {
                         Ok(_) => client.flush_count(&node).await.ok().flatten(),
                         Err(_) => None,

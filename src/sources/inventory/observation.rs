@@ -328,8 +328,7 @@ pub struct ActiveTask {
     pub shard: String,
     /// The phase of a compaction; each has its own progress.
     pub phase: Option<String>,
-    /// Percent of the phase that is done, from CouchDB; above 100 if there was more to do than
-    /// expected.
+    /// Percent of the phase that is done, from CouchDB; above 100 if there was more to do than expected.
     pub progress: Option<f64>,
     /// Changes processed in this phase.
     pub changes_done: Option<u64>,

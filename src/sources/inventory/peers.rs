@@ -46,8 +46,7 @@ const MAX_TOTAL_BYTES: usize = 512 << 20;
 /// The maximum wait for a page.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a sidecar may take to X-ray the files of a database, and the interval between two
-/// requests for the result.
+/// How long a sidecar may take to X-ray the files of a database, and the interval between two requests for the result.
 const XRAY_TIMEOUT: Duration = Duration::from_secs(12 * 60);
 const BETWEEN_XRAY_POLLS: Duration = Duration::from_secs(2);
 

@@ -42,8 +42,7 @@ pub struct Peer {
     pub kind: PeerKind,
     /// Its name, if known.
     pub name: String,
-    /// Number of changes, deletions included, or of purges, that it has not read; `None` if
-    /// unknown.
+    /// Number of changes, deletions included, or of purges, that it has not read; `None` if unknown.
     pub behind: Option<u64>,
     /// When it last read, according to its own server's clock.
     pub last_seen: Option<Moment>,

@@ -106,8 +106,7 @@ mod tests {
         ix
     }
 
-    /// Waste of all db targets, in three ways: from the totals, from the exported databases, and
-    /// summed over targets.
+    /// Waste of all db targets, in three ways: from the totals, from the exported databases, and summed over targets.
     fn wasted(draft: &mut Draft, hours: u64) -> [f64; 3] {
         let snapshot = draft.publish(at(hours));
         let node = draft.find_node("couchdb@a").unwrap();

@@ -4,9 +4,8 @@ use super::*;
 use crate::model::{estimate, facts::Inside};
 
 impl Draft {
-    /// Sets the X-ray of a target's file and updates the sums, unless the X-ray is of another file,
-    /// or a compaction has contradicted an earlier X-ray of this target. Returns whether it was
-    /// new.
+    /// Sets the X-ray of a target's file and updates the sums, unless the X-ray is of another file, or a compaction has
+    /// contradicted an earlier X-ray of this target. Returns whether it was new.
     pub fn set_inside(&mut self, ix: TargetIx, inside: Inside) -> bool {
         let Some(target) = self.current.target(ix) else { return false };
         let is_known = target.inside().is_some_and(|known| known.at >= inside.at);
@@ -22,8 +21,7 @@ impl Draft {
         true
     }
 
-    /// Drops the X-ray of a file that was replaced between two readings. Meanwhile, the target's
-    /// sums are not counted.
+    /// Drops the X-ray of a file that was replaced between two readings. Meanwhile, the target's sums are not counted.
     pub(super) fn check_inside(
         &mut self,
         ix: TargetIx,

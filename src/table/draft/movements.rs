@@ -73,8 +73,7 @@ impl Draft {
         let changes = match (before, after) {
             (None, None) => return,
             (None, Some(bytes)) => {
-                // Files of a new index that were found before it are already counted on their
-                // nodes.
+                // Files of a new index that were found before it are already counted on their nodes.
                 let found = self.new_part_bytes(target).min(bytes);
                 let new = bytes.saturating_sub(found);
                 let cause = self.cause_of_new(target);
@@ -271,8 +270,7 @@ fn is_within(part: Range, whole: Range) -> bool {
     part != whole && part.from >= whole.from && part.to <= whole.to
 }
 
-/// The change of counted bytes by cause. The sizes of a cluster-wide view are those of one file,
-/// multiplied.
+/// The change of counted bytes by cause. The sizes of a cluster-wide view are those of one file, multiplied.
 fn attributed(
     kind: TargetKind,
     (old, new): (u64, u64),

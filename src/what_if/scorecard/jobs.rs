@@ -259,8 +259,7 @@ impl AdvisedJobs {
         self.memory.started_unmeasured.insert(ix, Moment::from_unix(u64::MAX));
     }
 
-    /// At the start of a step, drops the record of which targets have facts from before their
-    /// compaction.
+    /// At the start of a step, drops the record of which targets have facts from before their compaction.
     pub(super) fn begin_step(&mut self) {
         self.memory.started_unmeasured.clear();
     }

@@ -171,8 +171,7 @@ impl Run {
         }
     }
 
-    /// Runs the command to its end, restarting it after each kill, or until it has sent `requests`
-    /// requests.
+    /// Runs the command to its end, restarting it after each kill, or until it has sent `requests` requests.
     fn run(&mut self, wanted: Wanted, mut requests: usize) -> Option<Next> {
         let mut process = Process::default();
         let mut memory = self.stored.clone().unwrap_or_default();

@@ -139,8 +139,7 @@ fn tables_about_targets_show_their_numbers_of_the_api() {
         assert!(says.contains(&short), "{short}: {says}");
     }
 
-    // A run over the database is predicted to free what its files waste, without what the run
-    // leaves out.
+    // A run over the database is predicted to free what its files waste, without what the run leaves out.
     let run =
         Run::beginning(RunScope::Database("orders".into()), true, "ann".into(), plan.planned_at);
     let (line, _) = RunLine::if_ordered(&plan, &run);

@@ -8,8 +8,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 /// The table in the module's documentation.
 const HELD_OUT: &str = include_str!("../held_out.md");
 
-/// If less than this share of the file was freed, errors are relative to the file's size instead of
-/// the freed bytes.
+/// If less than this share of the file was freed, errors are relative to the file's size instead of the freed bytes.
 const SMALL_GAIN_SHARE: f64 = 0.05;
 
 /// One real compaction.

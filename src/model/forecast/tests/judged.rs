@@ -65,9 +65,8 @@ impl Judged {
         }
     }
 
-    /// The share of ranges that contained the actual value, and the median errors as shares of the
-    /// median change: of the forecast, of `predict_linear` over six hours and over seven days, and
-    /// of an observer who knows the world.
+    /// The share of ranges that contained the actual value, and the median errors as shares of the median change: of
+    /// the forecast, of `predict_linear` over six hours and over seven days, and of an observer who knows the world.
     fn shares(&self) -> [f64; 5] {
         let change = median(&self.changes);
         let error = |errors: &[f64]| median(errors) / change;

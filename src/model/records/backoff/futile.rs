@@ -28,12 +28,10 @@ const CALM_DURATIONS: u64 = 8;
 /// Writes explain the bytes that a compaction left only if they cause at least this share of them.
 const EXPLAINED_SHARE: f64 = 0.125;
 
-/// If sizes are unknown, a target is tried again once its file or its sequence has grown by this
-/// share.
+/// If sizes are unknown, a target is tried again once its file or its sequence has grown by this share.
 const RETRY_GROWTH_SHARE: f64 = 0.25;
 
-/// Writes count as ceased once the rate of changes is this many times lower than during the
-/// compaction.
+/// Writes count as ceased once the rate of changes is this many times lower than during the compaction.
 const CALMER_FACTOR: f64 = 4.0;
 
 /// Before a compaction's own duration has passed since its end, the rate is known only if its rate of changes would
@@ -61,14 +59,12 @@ pub struct Futile {
     pub active_bytes: Option<u64>,
     /// The last sequence at that time, where known.
     pub update_seq: Option<u64>,
-    /// The writes that it had to catch up with, if any. Without them, another compaction frees
-    /// more.
+    /// The writes that it had to catch up with, if any. Without them, another compaction frees more.
     pub caught_up: Option<ConcurrentWrites>,
     /// Whether the compaction was meant to upgrade the file and failed to.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub not_upgraded: bool,
-    /// Whether it left far more than live bytes, unlike the compaction before it: one more compaction is
-    /// tried.
+    /// Whether it left far more than live bytes, unlike the compaction before it: one more compaction is tried.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_doubtful: bool,
 }
@@ -110,8 +106,7 @@ pub struct AfterCompaction {
 pub(super) enum Hold {
     /// Until enough of the file is new waste.
     UntilWritten,
-    /// Until this moment, if little is written: writes like those during the last compaction may come
-    /// back.
+    /// Until this moment, if little is written: writes like those during the last compaction may come back.
     Until(Moment),
 }
 
@@ -196,9 +191,8 @@ impl Futile {
         Some(to_bytes(left * (now + more_live) / then * hidden))
     }
 
-    /// Additional waste that another compaction would leave because the rate of writes differs from
-    /// that during the last one (negative if it is lower); and bytes by which live data would grow
-    /// during it.
+    /// Additional waste that another compaction would leave because the rate of writes differs from that during the
+    /// last one (negative if it is lower); and bytes by which live data would grow during it.
     fn more_by_writes(
         &self,
         active_then: f64,

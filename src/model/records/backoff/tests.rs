@@ -290,8 +290,7 @@ fn what_a_resumed_compaction_left_is_tried_once_more() {
     assert!(remembered.is_empty(), "it freed what the first one left");
 }
 
-/// A shard was compacted for 23 minutes under writes that ceased when it ended; it left 40.3 MiB, 2.1
-/// of them live.
+/// A shard was compacted for 23 minutes under writes that ceased when it ended; it left 40.3 MiB, 2.1 of them live.
 #[test]
 fn waste_left_by_ceased_writes_counts_at_once_and_is_compacted_after_calm() {
     let after = measured([403, 21, 50_000, 100_000]);

@@ -168,8 +168,7 @@ impl HttpSource {
                     let answer = seen(db, info, facts, Some(copy.ix()))?;
                     return Ok(IndexAnswer { copies, ..answer });
                 }
-                // Either another hash function applies, or the document was just moved: ask the
-                // cluster.
+                // Either another hash function applies, or the document was just moved: ask the cluster.
                 Err(error) if error.kind() == Failed::NotFound => {}
                 Err(error) => return Err(error.into()),
             }
@@ -200,8 +199,7 @@ impl HttpSource {
     }
 }
 
-/// Whether a node has more files than it keeps open, or not all its files were read in the last
-/// sweep.
+/// Whether a node has more files than it keeps open, or not all its files were read in the last sweep.
 fn reopens(snapshot: &Snapshot, node: NodeIx) -> bool {
     let files =
         snapshot.totals().sums_of(node, TargetKind::Db).counts_by_state[TargetState::Ok as usize];

@@ -380,8 +380,7 @@ struct RandomFile {
 }
 
 impl RandomFile {
-    /// Performs effects, and those that follow from their results. The file fails when `works`
-    /// returns false.
+    /// Performs effects, and those that follow from their results. The file fails when `works` returns false.
     fn perform(&mut self, driven: &mut Driven, event: Event, works: &mut impl FnMut() -> bool) {
         let mut next = Some(event);
         while let Some(event) = next.take() {
