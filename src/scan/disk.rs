@@ -271,7 +271,7 @@ impl Disk {
     }
 }
 
-/// Why directories with files of `found` of the `listed` shards of a node cannot be its own.
+/// Why directories with only `found` of the `listed` shards of a node cannot be its own; `None` if they can.
 fn lacks_listed_files(found: usize, listed: usize) -> Option<String> {
     let is_foreign = listed >= MIN_LISTED && found.saturating_mul(10) < listed;
     is_foreign.then(|| format!(

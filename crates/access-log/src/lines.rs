@@ -1,4 +1,4 @@
-//! The lines of a stream, of which none is kept beyond a bound.
+//! The lines of a stream, in bounded memory.
 
 use std::io::{self, BufRead, ErrorKind};
 
@@ -30,15 +30,13 @@ impl<R: BufRead> LineReader<R> {
         self.done
     }
 
-    /// What is read from.
+    /// The underlying stream.
     pub const fn stream(&self) -> &R {
         &self.stream
     }
 
     /// Calls `see` with each whole line, until the stream ends or `see` returns false. A line that is too long is
     /// passed as an empty one.
-    ///
-    ///
     ///
     /// # Errors
     ///

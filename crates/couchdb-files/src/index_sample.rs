@@ -1,7 +1,5 @@
 //! Estimates the size of a view index from the rows that sampled documents emit.
 //!
-//!
-//!
 //! Owns what CouchDB writes for rows: the nodes of both kinds of trees as a compaction leaves them (by [`AppendTree`]),
 //! and how often one uninterrupted build rewrites each node (`couch_mrview_updater`, `couch_btree:modify_node/5`).
 //! Reads no file.
@@ -120,8 +118,6 @@ impl IndexSample {
     }
 
     /// Adds a document. `emitted` is JSON: a list for each group, with a list of key and value for each row.
-    ///
-    ///
     ///
     /// # Errors
     ///

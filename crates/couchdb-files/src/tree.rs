@@ -109,11 +109,7 @@ struct Path {
 
 /// Visits all nodes of the tree at `root`; `budget` is the number of bytes of nodes that may still be read.
 ///
-///
-///
 /// # Errors
-///
-///
 ///
 /// If reading fails, or the nodes exceed the budget.
 pub(super) fn walk(
@@ -164,11 +160,7 @@ fn node(
 /// Calls `visit` with a random leaf and the probability of choosing it: at each node, a reference is chosen in
 /// proportion to the bytes below it. `None` if a node cannot be read.
 ///
-///
-///
 /// # Errors
-///
-///
 ///
 /// If reading fails.
 pub(super) fn random_leaf<T>(

@@ -1,7 +1,5 @@
 //! An X-ray of a file: what its bytes are.
 //!
-//!
-//!
 //! Owns the parts, and attributes every byte to one of them, so the parts add up to the file. Reads the trees of the
 //! last header, and a body only where its row does not give its size. Memory is bounded: one path through a tree, one
 //! document, and the positions of attachments.

@@ -112,8 +112,6 @@ impl Maps {
     /// The rows emitted for a document, as JSON: a list for each function, with a list of key and value for each row. A
     /// function that throws emits nothing, as in CouchDB.
     ///
-    ///
-    ///
     /// # Errors
     ///
     /// If the functions exceed the limits.

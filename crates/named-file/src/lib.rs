@@ -21,8 +21,6 @@ const MAX_TIME: Duration = Duration::from_secs(60);
 /// Reads the first `limit` bytes of a file; `-` is standard input. The file may be an endless device, or a pipe whose
 /// writer is slow or never comes.
 ///
-///
-///
 /// # Errors
 ///
 /// The system's error; for a pipe that is silent for twenty seconds or does not end within a minute, the reason, worded
@@ -32,8 +30,6 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a whole file of at most `limit` bytes.
-///
-///
 ///
 /// # Errors
 ///
@@ -50,8 +46,6 @@ pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a secret of at most `limit` bytes, without the line ending that editors append.
-///
-///
 ///
 /// # Errors
 ///

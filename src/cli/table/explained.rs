@@ -120,8 +120,7 @@ fn table(rows: &[&Explained], places: Places<'_>, width: u16) -> String {
         .wrapped(width)
 }
 
-/// Where the targets are: on a cluster of one node neither copies nor the range of an only file tell
-/// anything apart.
+/// Where the targets are; on a one-node cluster, neither copies nor the range of a single file distinguish anything.
 #[derive(Clone, Copy)]
 struct Places<'a> {
     only_node: Option<&'a str>,

@@ -31,7 +31,7 @@ pub(in crate::cli) struct TidyAnswer {
     pub(in crate::cli) left: Vec<Left>,
     /// The free bytes after the pass.
     pub(in crate::cli) free_bytes: Option<u64>,
-    /// Why files may be left because free space is unknown.
+    /// Why free space is unknown, if files may be left because of it.
     pub(in crate::cli) unknown_space: Option<String>,
     /// What the pass did; null after a dry run, and if there was nothing to do.
     pub(in crate::cli) done: Option<Done>,

@@ -78,7 +78,7 @@ pub(super) enum Request {
     Pause,
     /// Ask why this target does not start.
     Explain(String),
-    /// Ask the same question, to confirm a compaction of this target first.
+    /// Ask about this target before the compaction is confirmed.
     Weigh(String),
     Send(Order),
 }

@@ -1,7 +1,5 @@
 //! Attachments, each counted once even if several revisions share it.
 //!
-//!
-//!
 //! Owns the positions seen, up to a number that bounds memory; beyond it, an attachment that documents share may be
 //! counted twice, and the X-ray is no longer exact.
 

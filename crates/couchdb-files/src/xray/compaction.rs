@@ -190,8 +190,6 @@ impl DbCompaction {
 
     /// Adds a document of the tree of ids.
     ///
-    ///
-    ///
     /// The new positions of its bodies are estimated from the old ones: the numbers have nearly the same lengths and
     /// compress alike.
     pub(super) fn id_row(

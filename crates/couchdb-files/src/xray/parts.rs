@@ -125,7 +125,7 @@ impl Part {
         matches!(self, Self::DeadBodies | Self::DeadAttachments | Self::DeadOther)
     }
 
-    /// The part of a tree with so many revisions.
+    /// The part for a tree of `count` revisions.
     pub(super) const fn of_revisions(count: usize) -> Self {
         match count {
             0..=1 => Self::Revisions1,

@@ -1,7 +1,5 @@
 //! Walks a file's trees, or a sample of them.
 //!
-//!
-//!
 //! Owns the state of an X-ray, and divides a node's bytes among its rows. Never knows what a row means.
 
 use super::parts::{Part, Parts, Samples};
