@@ -440,7 +440,6 @@ impl Unchecked {
     }
 }
 
-/// The time of a sample.
 fn sample_time(span: Duration, at: usize) -> Duration {
     span.mul_f64(at as f64 / (SAMPLES - 1) as f64)
 }

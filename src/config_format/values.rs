@@ -170,7 +170,6 @@ pub(crate) fn read_number(text: &str) -> Read<f64> {
         .ok_or_else(|| expected(text, "a number, such as 2 or 2.5"))
 }
 
-/// A number in a range.
 pub(crate) fn number(range: RangeInclusive<f64>) -> Form<f64> {
     let schema = json!({"type": "number", "minimum": range.start(), "maximum": range.end()});
     let read = move |text: &str| {

@@ -40,7 +40,6 @@ const RECENT_TRASH: Duration = Duration::from_secs(3_600);
 /// Maximum depth below a directory. A database name has at most 238 bytes, half of them slashes.
 const MAX_DEPTH: usize = 160;
 
-/// Files in a batch.
 const FILES_PER_BATCH: usize = 128;
 
 /// Maximum number of directories that one batch keeps open: most index directories hold one file

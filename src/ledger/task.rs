@@ -40,7 +40,6 @@ pub(crate) struct LedgerInputs {
     pub(crate) status: watch::Receiver<Arc<ScanStatus>>,
     /// The measured volumes.
     pub(crate) disks: watch::Receiver<Arc<Disks>>,
-    /// The journal.
     pub(crate) journal: Journal,
     /// The interval of sweeps.
     pub(crate) interval: Duration,
@@ -49,7 +48,6 @@ pub(crate) struct LedgerInputs {
 /// The published state.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
-    /// The books.
     pub(crate) books: watch::Receiver<Arc<Books>>,
     /// The entries for each volume.
     pub(crate) histories: watch::Receiver<Arc<GrowthHistories>>,

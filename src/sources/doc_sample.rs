@@ -47,7 +47,7 @@ pub struct SampledDoc {
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SampleEnd {
-    /// The error wanted was reached.
+    /// The wanted accuracy was reached.
     ErrorWanted,
     /// The maximum number of documents was read.
     #[default]

@@ -46,7 +46,6 @@ fn document(path: &str) -> Value {
     document
 }
 
-/// The texts of a list.
 fn texts(list: &Value) -> Vec<String> {
     let list = list.as_sequence().unwrap_or_else(|| panic!("it is a list: {list:?}"));
     list.iter().map(|text| text.as_str().expect("it is a text").to_owned()).collect()

@@ -8,7 +8,6 @@ use super::term::{Term, Tokens};
 /// A document in a row of a tree.
 #[derive(Debug, Default)]
 pub(super) struct DocRow<'a> {
-    /// Its id.
     pub(super) id: &'a [u8],
     pub(super) seq: u64,
     pub(super) deleted: bool,

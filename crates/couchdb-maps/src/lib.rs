@@ -147,7 +147,6 @@ impl Maps {
     }
 }
 
-/// A JSON list of texts.
 fn json_list(texts: &[&str]) -> String {
     let mut list = String::from("[");
     for (at, text) in texts.iter().enumerate() {

@@ -239,7 +239,6 @@ impl Writer {
         }
     }
 
-    /// Ends a line.
     #[inline]
     pub(super) fn end_line(&mut self) {
         self.out.push('\n');

@@ -138,7 +138,6 @@ pub(crate) struct MemberInputs {
     pub(crate) journal: Journal,
 }
 
-/// The task.
 #[derive(Debug)]
 pub(crate) struct MemberTask {
     clock: Clock,

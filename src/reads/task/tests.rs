@@ -128,7 +128,6 @@ async fn days_are_removed_when_they_are_no_longer_kept() {
     assert_eq!(journal.days_of_reads(names).await.unwrap(), [None, day]);
 }
 
-/// A sidecar with this answer.
 #[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
 async fn sidecar(answer: Value) -> (Address, AbortOnDropHandle<()>) {
     let answer = axum::routing::get(move || std::future::ready(axum::Json(answer)));

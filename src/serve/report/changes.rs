@@ -18,8 +18,7 @@ use wall_clock::Moment;
 /// Maximum number of causes in a sentence.
 const NAMED_CAUSES: usize = 3;
 
-/// Share of a cause's bytes at which the sentence names a single database with its part, and at which it treats the
-/// rest as nothing.
+/// Shares of a cause's bytes from which the sentence names a single database: with its part, or as the only one.
 const NAMED_SHARE: f64 = 0.6;
 const WHOLE_SHARE: f64 = 0.99;
 

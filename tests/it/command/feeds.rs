@@ -20,7 +20,6 @@ fn world() -> Config {
     config
 }
 
-/// A client of the service.
 struct ServiceClient {
     http: reqwest::Client,
     base: String,

@@ -103,7 +103,6 @@ impl World {
             .map(|(from, to)| format!("shards/{from:08x}-{to:08x}/{name}{suffix}"))
     }
 
-    /// The position of a node.
     pub(super) fn node_position(&self, node: &str) -> Option<usize> {
         self.nodes.iter().position(|state| state.node.name == node)
     }
