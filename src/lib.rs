@@ -135,7 +135,7 @@
 //!
 //! | failure | effect | where it is visible |
 //! |---|---|---|
-//! | a node is down (HTTP 412, no connection, no answer) | its targets keep their facts and ages; the rest of the cluster is read; requests to it pause, longer each time | `recliner_node_up` 0; `recliner_scan_errors_total` with `node_down`, `connect` or `timeout`; facts older than `fresh_for` are refused as `stale` |
+//! | a node is down (HTTP 412, no connection, no answer to two polls) | its targets keep their facts and ages; the rest of the cluster is read; requests to it pause, longer each time | `recliner_node_up` 0; `recliner_scan_errors_total` with `node_down`, `connect` or `timeout`; nothing starts there (`node_down`) |
 //! | a node hangs, and with it requests that need every node | the other nodes are read in time, each with its own success; splits and views that wait for it do not delay the next sweep; each poll checks whether it is back | `recliner_node_up` 0; `recliner_scan_last_success_timestamp_seconds` of it and of `_cluster` does not advance |
 //! | reading the shard map fails partway | the part that was read is used, no target is removed; the sweep continues | `recliner_scan_errors_total` of `_cluster`; `recliner_scan_last_success_timestamp_seconds` of `_cluster` does not advance |
 //! | reading a node's list of files fails partway | the node's targets stay as they were | the same metrics of that node |

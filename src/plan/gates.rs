@@ -25,13 +25,14 @@ type GateCheck = fn(&GateInputs<'_>, NodeIx, &Node) -> Option<Refusal>;
 
 /// Each gate, a condition of a node or of the cluster that holds all starts back, with its check.
 /// Conditions of a single channel are not included.
-const GATES: [(RefusalReason, GateCheck); 8] = [
+const GATES: [(RefusalReason, GateCheck); 9] = [
     (RefusalReason::Mode, |inputs, _, _| {
         let advises = inputs.rules.mode == Mode::Advise;
         advises.then(|| Refusal::without_numbers(RefusalReason::Mode))
     }),
     (RefusalReason::Suspended, |inputs, _, node| inputs.suspended(node)),
     (RefusalReason::Journal, |inputs, _, _| inputs.journal_refusal()),
+    (RefusalReason::NodeDown, |_, _, node| node_down_refusal(node)),
     (RefusalReason::Maintenance, |inputs, at, _| inputs.maintenance_refusal(at)),
     (RefusalReason::Upgrade, |inputs, at, _| inputs.upgrade_refusal(at)),
     (RefusalReason::Ramp, |inputs, at, _| inputs.ramp_refusal(at)),
@@ -123,6 +124,7 @@ impl GateInputs<'_> {
             })
             // In advise mode nothing starts, and advice does not need the journal.
             .or_else(|| self.journal_refusal().filter(|_| self.rules.mode == Mode::Enforce))
+            .or_else(|| node_down_refusal(node))
             .or_else(|| self.maintenance_refusal(at))
             .or_else(|| self.upgrade_refusal(at))
             .or_else(|| (!window_state.is_open).then_some(window))
@@ -150,13 +152,8 @@ impl GateInputs<'_> {
     }
 
     fn pressure_refusal(&self, at: NodeIx) -> Option<Refusal> {
-        let node = self.conditions.pressures.nodes.get(&at)?;
-        let held = node.hold?;
-        // A probe without an answer counts as slow, but how busy a silent node is is unknown.
-        let refusal = match node.is_silent {
-            true => Refusal::without_numbers(RefusalReason::Pressure),
-            false => Refusal::with_numbers(RefusalReason::Pressure, held.value, held.low),
-        };
+        let held = self.conditions.pressures.nodes.get(&at)?.hold?;
+        let refusal = Refusal::with_numbers(RefusalReason::Pressure, held.value, held.low);
         Some(refusal.since(held.since))
     }
 
@@ -191,6 +188,10 @@ impl GateInputs<'_> {
         let period = self.conditions.constraints.busy_periods.get(&at)?;
         duty::refusal(period, self.rules.limits.duty_percent, self.now)
     }
+}
+
+fn node_down_refusal(node: &Node) -> Option<Refusal> {
+    (node.is_up == Some(false)).then(|| Refusal::without_numbers(RefusalReason::NodeDown))
 }
 
 /// The shortest time in which the number of jobs allowed during the ramp doubles. A job must have

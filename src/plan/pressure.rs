@@ -12,10 +12,7 @@ mod task;
 pub(crate) use probe::{NodeReading, Probe};
 pub(crate) use task::PressureTask;
 
-use crate::{
-    model::settings::limits::Marks,
-    table::{Node, NodeIx},
-};
+use crate::{model::settings::limits::Marks, table::NodeIx};
 use std::collections::BTreeMap;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
@@ -75,8 +72,6 @@ pub struct NodePressure {
     pub maintenance_since: Option<Moment>,
     /// Since when an operator marks it as being upgraded (`[couchdb] upgrade_in_progress`).
     pub upgrade_since: Option<Moment>,
-    /// Whether the last two or more probes got no answer.
-    pub is_silent: bool,
 }
 
 /// The state of every node.
@@ -86,13 +81,4 @@ pub struct Pressures {
     pub nodes: BTreeMap<NodeIx, NodePressure>,
     /// The marks of each signal, in its own unit; empty until the first probe.
     pub marks: BTreeMap<Signal, Marks<f64>>,
-}
-
-impl Pressures {
-    /// Whether the node at `at` answers: by the last sweep, and by the probes since. `None` before its
-    /// first answer.
-    pub fn is_up(&self, at: NodeIx, node: &Node) -> Option<bool> {
-        let is_silent = self.nodes.get(&at).is_some_and(|pressure| pressure.is_silent);
-        node.is_up.map(|up| up && !is_silent)
-    }
 }

@@ -135,11 +135,6 @@ impl Plan {
         self.starts.iter().find(|start| start.ix == ix)
     }
 
-    /// Whether a node answers; `None` before its first answer.
-    pub fn is_up(&self, at: NodeIx) -> Option<bool> {
-        self.conditions.pressures.is_up(at, self.snapshot.node(at)?)
-    }
-
     /// Why a node's gate, one of [`RefusalReason::gates`], holds back every start, if it is closed.
     #[must_use]
     pub fn gate_refusal(&self, gate: RefusalReason, at: NodeIx) -> Option<Refusal> {

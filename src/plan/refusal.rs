@@ -106,6 +106,11 @@ pub enum RefusalReason {
         ends_when = "it can be used; `journal_problem` in `/api/v1/status` says what to do."
     ))]
     Journal,
+    /// The node does not answer.
+    #[strum(message = "the node does not answer")]
+    #[strum(detailed_message = "the node does not answer.")]
+    #[strum(props(short = "node down", ends_when = "the node answers again."))]
+    NodeDown,
     /// The node is in maintenance.
     #[strum(message = "the node is in maintenance")]
     #[strum(detailed_message = "the node is in maintenance.")]
@@ -254,9 +259,12 @@ impl RefusalReason {
             Self::Excluded | Self::NoEvidence | Self::Quarantined | Self::Futile => {
                 RefusalClass::Never
             }
-            Self::Mode | Self::Suspended | Self::Journal | Self::Maintenance | Self::Upgrade => {
-                RefusalClass::Held
-            }
+            Self::Mode
+            | Self::Suspended
+            | Self::Journal
+            | Self::NodeDown
+            | Self::Maintenance
+            | Self::Upgrade => RefusalClass::Held,
             Self::Window | Self::WouldNotFitWindow | Self::CoolDown | Self::Pressure => {
                 RefusalClass::NotBefore
             }

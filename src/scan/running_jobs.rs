@@ -45,6 +45,11 @@ impl RunningJobs {
         self.shown.nodes.insert(node, NodePoll { asked_at: self.polled_at, tasks: None });
     }
 
+    /// Whether the last poll of a node failed.
+    pub(super) fn has_failed(&self, node: NodeIx) -> bool {
+        self.shown.nodes.get(&node).is_some_and(|polled| polled.tasks.is_none())
+    }
+
     /// The jobs of a node in the last poll; `None` if it did not report them.
     pub(super) fn tasks(&self, node: NodeIx) -> Option<&[RunningTask]> {
         self.shown.nodes.get(&node)?.tasks.as_deref()

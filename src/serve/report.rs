@@ -155,9 +155,9 @@ pub fn short_node(name: &str) -> &str {
 
 /// The nodes that do not answer.
 pub fn unanswered_nodes(plan: &Plan) -> Vec<String> {
-    let served = plan.snapshot.members().filter(|(_, node)| node.is_served);
-    let silent = served.filter(|(at, _)| plan.is_up(*at) == Some(false));
-    silent.map(|(_, node)| node.name.to_string()).collect()
+    let nodes = plan.snapshot.members().map(|(_, node)| node);
+    let silent = nodes.filter(|node| node.is_served && node.is_up == Some(false));
+    silent.map(|node| node.name.to_string()).collect()
 }
 
 /// A sentence about nodes that do not answer; `None` if all do.

@@ -156,7 +156,6 @@ pub struct ClusterMonitor {
     job_state_settings: latest::Sender<Arc<job_state::JobStateSettings>>,
     disk_settings: latest::Sender<Arc<disk::DiskSettings>>,
     pressure_settings: latest::Sender<Arc<limits::Pressure>>,
-    pressures: latest::Receiver<Arc<pressure::Pressures>>,
     takeover_settings: latest::Sender<Arc<takeover::TakeoverSettings>>,
     xray_settings: latest::Sender<Arc<XraySettings>>,
     warmer_settings: latest::Sender<Arc<warmer::WarmerSettings>>,
@@ -247,7 +246,7 @@ impl ClusterMonitor {
             tasks.spawn("pressure monitor", task.run(stop.clone()));
         }
 
-        let (pressures, disks) = (inputs.pressures.clone(), inputs.disks.clone());
+        let disks = inputs.disks.clone();
         let (task, planner) = planner::PlannerTask::new(clock, inputs, plan.subscribe());
         tasks.spawn_on_own_thread("planner", task.run(stop.clone()));
         let (stop, ends) = (stop.clone(), stop.clone().drop_guard());
@@ -269,7 +268,6 @@ impl ClusterMonitor {
             job_state_settings: follow,
             disk_settings: disk,
             pressure_settings: pressure,
-            pressures,
             takeover_settings: settings_channel(takeover::TakeoverSettings::from(settings)),
             xray_settings: settings_channel(xray_settings(settings, peers.clone())),
             warmer_settings: settings_channel(warmer::WarmerSettings::from(settings)),
@@ -313,9 +311,8 @@ impl ClusterMonitor {
         tasks: &mut TaskSet,
     ) -> latest::Receiver<Arc<[couchdb_client::EntryStatus]>> {
         let scan::ScanHandle { status, snapshots, .. } = self.scanner.clone();
-        let (client, pressures) = (self.handles.client.subscribe(), self.pressures.clone());
-        let (task, entries) =
-            operator_log::OperatorLogTask::new(client, status, snapshots, pressures);
+        let client = self.handles.client.subscribe();
+        let (task, entries) = operator_log::OperatorLogTask::new(client, status, snapshots);
         tasks.spawn("operator log", task.run(self.stop.clone()));
         entries
     }

@@ -8,8 +8,8 @@
 mod outage;
 
 use crate::{
-    plan::pressure::Pressures, scan::ScanStatus, sources::couchdb::describe, table::Snapshot,
-    tasks::publish_if_changed, text::duration,
+    scan::ScanStatus, sources::couchdb::describe, table::Snapshot, tasks::publish_if_changed,
+    text::duration,
 };
 use couchdb_client::{Client, EntryStatus};
 use outage::{Outage, OutageNotice};
@@ -37,7 +37,6 @@ pub(super) struct OperatorLogTask {
     client: latest::Receiver<Client>,
     status: latest::Receiver<Arc<ScanStatus>>,
     snapshots: latest::Receiver<Arc<Snapshot>>,
-    pressures: latest::Receiver<Arc<Pressures>>,
     entries: latest::Sender<Arc<[EntryStatus]>>,
     log: OperatorLog,
 }
@@ -48,11 +47,10 @@ impl OperatorLogTask {
         client: latest::Receiver<Client>,
         status: latest::Receiver<Arc<ScanStatus>>,
         snapshots: latest::Receiver<Arc<Snapshot>>,
-        pressures: latest::Receiver<Arc<Pressures>>,
     ) -> (Self, latest::Receiver<Arc<[EntryStatus]>>) {
         let (entries, reader) = latest::channel(client.borrow().entries(describe).into());
         let log = OperatorLog::default();
-        (Self { client, status, snapshots, pressures, entries, log }, reader)
+        (Self { client, status, snapshots, entries, log }, reader)
     }
 
     /// Checks once a second until `stop`.
@@ -70,7 +68,6 @@ impl OperatorLogTask {
                 login_refused,
                 status: &Arc::clone(&self.status.borrow()),
                 snapshot: &Arc::clone(&self.snapshots.borrow()),
-                pressures: &Arc::clone(&self.pressures.borrow()),
             };
             self.log.check(&observed).iter().for_each(OperatorLogLine::log);
             publish_if_changed(&self.entries, entries);
@@ -87,7 +84,6 @@ struct ObservedState<'a> {
     login_refused: bool,
     status: &'a ScanStatus,
     snapshot: &'a Snapshot,
-    pressures: &'a Pressures,
 }
 
 /// What has been logged.
@@ -190,10 +186,9 @@ impl OperatorLog {
     }
 
     fn check_nodes(&mut self, observed: &ObservedState<'_>, lines: &mut Vec<OperatorLogLine>) {
-        // The pressure probe notices a silent node before the next sweep does.
         let served: BTreeMap<&str, Option<bool>> = (observed.snapshot.members())
             .filter(|(_, node)| node.is_served)
-            .map(|(at, node)| (&*node.name, observed.pressures.is_up(at, node)))
+            .map(|(_, node)| (&*node.name, node.is_up))
             .collect();
         self.nodes.retain(|name, _| served.contains_key(&**name));
         for (name, up) in served {

@@ -9,10 +9,6 @@ use super::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Number of consecutive unanswered probes after which a node counts as silent: a single one may be
-/// chance.
-const SILENT_AFTER: usize = 2;
-
 /// A node's recent probes, and the changes of its gate that have not been logged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GateLog {
@@ -32,11 +28,6 @@ impl GateLog {
         } else {
             self.answered = self.answered.saturating_add(1);
         }
-    }
-
-    /// Whether the node counts as silent, because its last probes got no answer.
-    pub(super) const fn is_silent(&self) -> bool {
-        self.answered == 0 && self.unanswered >= SILENT_AFTER
     }
 
     /// Whether the gate's readings still include unanswered probes.
@@ -96,9 +87,8 @@ mod tests {
         NodeReading { latency: Some(Duration::from_secs(10)), ..NodeReading::default() }
     }
 
-    /// Per probe, at intervals of ten seconds: the changes logged after it, and whether the node is
-    /// silent then.
-    fn logged_changes(readings: &[NodeReading]) -> Vec<(Vec<GateChange>, bool)> {
+    /// The changes logged after each probe, at intervals of ten seconds.
+    fn logged_changes(readings: &[NodeReading]) -> Vec<Vec<GateChange>> {
         let (mut gate, mut reports, mut now) = (PressureGate::default(), GateLog::default(), 1_000);
         let mut each = Vec::new();
         for reading in readings {
@@ -106,7 +96,7 @@ mod tests {
             gate.record(Signal::ProbeLatency, reading.latency.map(|latency| latency.as_secs_f64()));
             reports.record(reading);
             let changes = gate.update(&Pressure::default(), Moment::from_unix(now));
-            each.push((reports.changes_to_log(changes, &gate.signals()), reports.is_silent()));
+            each.push(reports.changes_to_log(changes, &gate.signals()));
         }
         each
     }
@@ -119,9 +109,7 @@ mod tests {
         // Refused connections are logged elsewhere, by the node reader.
         readings.extend([NodeReading::default(); 5]);
         let each = logged_changes(&readings);
-        assert!(each.iter().all(|(lines, _)| lines.is_empty()), "{each:?}");
-        let silent: Vec<usize> = (0..each.len()).filter(|at| each[*at].1).collect();
-        assert_eq!(silent, [4, 5, 6, 7]);
+        assert!(each.iter().all(Vec::is_empty), "{each:?}");
     }
 
     #[test]
@@ -131,7 +119,7 @@ mod tests {
         readings.extend([after(4); 5]);
         let lines: Vec<(usize, Vec<GateChange>)> =
             (logged_changes(&readings).into_iter().enumerate())
-                .filter_map(|(at, (lines, _))| (!lines.is_empty()).then_some((at, lines)))
+                .filter(|(_, lines)| !lines.is_empty())
                 .collect();
         let signal = Signal::ProbeLatency;
         let expected = [
@@ -143,10 +131,7 @@ mod tests {
 
     #[test]
     fn slow_node_is_logged_as_under_pressure() {
-        let lines: Vec<Vec<GateChange>> = logged_changes(&[after(4), after(900), after(900)])
-            .into_iter()
-            .map(|it| it.0)
-            .collect();
+        let lines = logged_changes(&[after(4), after(900), after(900)]);
         assert_eq!(lines, [vec![], vec![], vec![GateChange::Closed(Signal::ProbeLatency, 0.9)]]);
     }
 }

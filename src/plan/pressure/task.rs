@@ -223,7 +223,6 @@ impl PressureTask {
                 hold: state.gate.hold(&settings),
                 maintenance_since: state.maintenance_since,
                 upgrade_since: state.upgrade_since,
-                is_silent: state.log.is_silent(),
             };
             (*ix, pressure)
         });

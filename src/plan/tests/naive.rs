@@ -302,6 +302,9 @@ impl Naive<'_> {
         if enforces && history.journal_failure.is_some() {
             return Some(RefusalReason::Journal);
         }
+        if world.snapshot.node(node).unwrap().is_up == Some(false) {
+            return Some(RefusalReason::NodeDown);
+        }
         let pressure = world.conditions.pressures.nodes.get(&node);
         if pressure.is_some_and(|it| it.maintenance_since.is_some()) {
             return Some(RefusalReason::Maintenance);

@@ -69,6 +69,7 @@ pub(super) struct WorldSpec {
     orders: Vec<(usize, u64, bool)>,
     pub(super) suspended: Vec<u8>,
     under_pressure: u8,
+    down: u8,
     in_maintenance: u8,
     upgrading: u8,
     last_starts: Vec<(usize, u64)>,
@@ -125,7 +126,7 @@ prop_compose! {
         started in proptest::collection::vec((0..20_usize, 0..40_u64), 0..2),
         orders in proptest::collection::vec((0..20_usize, 0..90_u64, any::<bool>()), 0..3),
         suspended in proptest::collection::vec(0..40_u8, 0..2),
-        [pressed, maintained, upgrading] in [some_nodes(), some_nodes(), some_nodes()],
+        [pressed, maintained, upgrading, down] in std::array::from_fn::<_, 4, _>(|_| some_nodes()),
         last_starts in proptest::collection::vec((0..4_usize, 0..60_u64), 0..2),
         busy in proptest::collection::vec((0..4_usize, 0..60_u64, 0..3_u8, 0..60_u64), 0..3),
         acting in proptest::option::of(0..120_u64),
@@ -134,7 +135,7 @@ prop_compose! {
         journal_trouble in rarely(),
     ) -> WorldSpec {
         WorldSpec {
-            jobs, polled, backoffs, rounds, started, orders, suspended, under_pressure: pressed, in_maintenance: maintained, upgrading, last_starts, busy, enforcing_ago: acting, spent,
+            jobs, polled, backoffs, rounds, started, orders, suspended, under_pressure: pressed, down, in_maintenance: maintained, upgrading, last_starts, busy, enforcing_ago: acting, spent,
             rate, journal_trouble,
             nodes: 1, dbs: Vec::new(), channels: Vec::new(), strict: false, enforce: true,
             limits: (0, 0, 0, 0, true), duty: 100, blind: 0, keep_free: 0, views: EnforceViews::All,
@@ -209,6 +210,7 @@ pub(super) fn any_calm_spec() -> impl Strategy<Value = WorldSpec> {
             volumes: Vec::new(),
             suspended: Vec::new(),
             under_pressure: 0,
+            down: 0,
             in_maintenance: 0,
             upgrading: 0,
             polled: u8::MAX,
@@ -235,6 +237,9 @@ impl WorldSpec {
         let mut draft = Draft::new(5);
         let nodes: Vec<NodeIx> =
             (0..self.nodes).map(|at| member(&mut draft, &format!("n{at}"))).collect();
+        for at in nodes_in(self.down, self.nodes) {
+            draft.update_node(nodes[at], |node| node.is_up = Some(false));
+        }
         let mut all = Vec::new();
         for (number, spec) in self.dbs.iter().enumerate() {
             let db = draft.get_or_add_db(DbName { db: &format!("db{number}"), suffix: ".1" });

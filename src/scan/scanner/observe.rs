@@ -383,10 +383,22 @@ impl Scanner {
                 }
             }
             Err(unread) => {
+                if unread.is_silence() {
+                    self.poll_silent(at, now);
+                }
                 self.jobs.poll_failed(at);
                 self.count_error(at, &unread);
             }
         }
+    }
+
+    /// Records that a node did not answer a poll. One silence may be chance: it is soon polled again, and
+    /// two in a row mean that it is down.
+    fn poll_silent(&mut self, at: NodeIx, now: Now) {
+        if self.jobs.has_failed(at) {
+            self.targets.draft.update_node(at, |node| node.is_up = Some(false));
+        }
+        self.timers.poll = self.timers.poll.min(now.at + self.settings.poll);
     }
 
     fn files(&mut self, node: &str, files: Vec<FoundFile>) {

@@ -150,25 +150,27 @@ impl Cluster {
     fn answers(&self, stage: Stage) -> Vec<Observation> {
         let up =
             |node: &str| if self.down[Self::at(node)] { Err(unread("node_down")) } else { Ok(()) };
+        let node_answer = |node: &str| {
+            Observation::Node(NodeAnswer {
+                node: node.into(),
+                up: up(node),
+                build: None,
+                own_address: Default::default(),
+                smoosh: NodeSmoosh::NoDirectAddress,
+            })
+        };
         match stage {
             Stage::Nodes if self.alone => {
                 let expected = vec![NODES[0].to_owned()];
                 vec![Observation::Members(Ok(Members { connected: vec![], expected }))]
             }
             Stage::Map { .. } if self.alone => vec![Observation::MapEnd(Ok(MapRead::None))],
-            Stage::Splits | Stage::Away { .. } => vec![],
+            Stage::Splits => vec![],
+            Stage::Away { nodes } => nodes.iter().map(|node| node_answer(node)).collect(),
             Stage::Nodes => {
                 let expected = NODES.map(ToOwned::to_owned).to_vec();
                 let members = Members { connected: expected.clone(), expected };
-                let nodes = NODES.map(|node| {
-                    Observation::Node(NodeAnswer {
-                        node: node.into(),
-                        up: up(node),
-                        build: None,
-                        own_address: Default::default(),
-                        smoosh: NodeSmoosh::NoDirectAddress,
-                    })
-                });
+                let nodes = NODES.map(node_answer);
                 std::iter::once(Observation::Members(Ok(members))).chain(nodes).collect()
             }
             Stage::Map { map_node } => vec![
@@ -595,6 +597,19 @@ fn poll_publishes_running_jobs_and_silent_nodes_are_unknown() {
     assert!(task.target.is_some());
     harness.cluster.send_modify(|cluster| cluster.tasks_fail = false);
     harness.until(|it| tasks(&it.running, 2) == Some(0));
+}
+
+#[test]
+fn node_that_answers_no_poll_is_down_before_the_next_sweep() {
+    let mut harness = Harness::after_one_sweep(Cluster::default());
+    let is_up = |snapshot: &Arc<Snapshot>| snapshot.nodes()[2].is_up;
+    let sweeps = harness.status.sweeps;
+    harness.cluster.send_modify(|cluster| (cluster.tasks_fail, cluster.down[1]) = (true, true));
+    let polls = harness.running.poll_count;
+    harness.snapshot_where(|snapshot| is_up(snapshot) == Some(false));
+    assert_eq!((harness.status.sweeps, harness.running.poll_count - polls), (sweeps, 2));
+    harness.cluster.send_modify(|cluster| (cluster.tasks_fail, cluster.down[1]) = (false, false));
+    harness.snapshot_where(|snapshot| is_up(snapshot) == Some(true));
 }
 
 #[test]

@@ -73,7 +73,7 @@ impl NodeLine {
             || node.volume_usage.iter().map(|on| VolumeLine::of(on, totals, at)).collect();
         Self {
             node: node.name.to_string(),
-            up: plan.is_up(at),
+            up: node.is_up,
             member: node.is_member,
             served: node.is_served,
             version: node.build.as_ref().map(Build::to_string),
@@ -285,12 +285,9 @@ mod tests {
     use crate::{
         datadir::{DirectoryVolume, FileSystemSpace},
         model::facts::{FactSource, Facts, Measurement, OptionalU64},
-        plan::pressure::{NodePressure, Pressures},
-        serve::report::unanswered_nodes,
         table::{DbName, Draft},
     };
     use couchdb_names::Signature;
-    use std::sync::Arc;
 
     #[test]
     fn findings_say_that_running_tasks_could_not_be_read() {
@@ -299,27 +296,6 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert!(only.starts_with("what runs on it is unknown: GET /_node/"), "{only}");
         assert_eq!(findings(&Node::default()).len(), 0);
-    }
-
-    #[test]
-    fn node_that_no_probe_reaches_is_down_before_the_next_sweep() {
-        let mut draft = Draft::new(1);
-        let node = draft.get_or_add_node("couchdb@a");
-        draft.update_node(node, |node| {
-            (node.is_member, node.is_served, node.is_up) = (true, true, Some(true));
-        });
-        let snapshot = draft.publish(Moment::from_unix(7));
-        let up = |is_silent| {
-            let pressure = NodePressure { is_silent, ..NodePressure::default() };
-            let pressures = Pressures { nodes: [(node, pressure)].into(), ..Pressures::default() };
-            let mut plan = Plan::default();
-            plan.snapshot = Arc::clone(&snapshot);
-            plan.conditions.pressures = Arc::new(pressures);
-            let up = nodes(&plan).map(|line| line.up).next().flatten();
-            (up, unanswered_nodes(&plan).len())
-        };
-        assert_eq!(up(false), (Some(true), 0));
-        assert_eq!(up(true), (Some(false), 1));
     }
 
     #[test]

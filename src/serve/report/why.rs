@@ -70,6 +70,7 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
         RefusalReason::Pressure => pressure(refusal),
         RefusalReason::Ramp => ramp(plan, refusal),
         RefusalReason::Duty => rest(refusal, plan.rules.limits.duty_percent),
+        RefusalReason::NodeDown => "the node does not answer".to_owned(),
         RefusalReason::Maintenance => "the node is in maintenance mode".to_owned(),
         RefusalReason::Upgrade => {
             "the node is marked as being upgraded ([couchdb] upgrade_in_progress)".to_owned()
@@ -145,9 +146,6 @@ fn journal(plan: &Plan) -> String {
 
 /// The sentence about a node under pressure.
 fn pressure(refusal: &Refusal) -> String {
-    if refusal.value.is_none() {
-        return "the node does not answer".to_owned();
-    }
     format!(
         "the node is busy: the signal is at {} and must fall to {}",
         number(refusal.value),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{plan::pressure::NodePressure, table::Draft};
+use crate::table::Draft;
 use wall_clock::Moment;
 
 const A: &str = "http://a:5984";
@@ -13,7 +13,6 @@ struct Fixture {
     login_refused: bool,
     status: ScanStatus,
     nodes: Vec<(&'static str, Option<bool>)>,
-    silent: Vec<&'static str>,
 }
 
 impl Fixture {
@@ -26,7 +25,6 @@ impl Fixture {
             login_refused: false,
             status: ScanStatus::default(),
             nodes: Vec::new(),
-            silent: Vec::new(),
         }
     }
 
@@ -39,13 +37,8 @@ impl Fixture {
     /// Checks once a second for the given time; returns the lines with the second of each.
     fn pass(&mut self, seconds: u64) -> Vec<(u64, OperatorLogLine)> {
         let mut draft = Draft::new(1);
-        let mut pressures = Pressures::default();
         for (name, up) in &self.nodes {
             let ix = draft.get_or_add_node(name);
-            let silent = self.silent.contains(name);
-            pressures
-                .nodes
-                .insert(ix, NodePressure { is_silent: silent, ..NodePressure::default() });
             draft.update_node(ix, |node| {
                 (node.is_member, node.is_served, node.is_up) = (true, true, *up);
             });
@@ -59,7 +52,6 @@ impl Fixture {
                 login_refused: self.login_refused,
                 status: &self.status,
                 snapshot: &snapshot,
-                pressures: &pressures,
             };
             lines.extend(self.log.check(&observed).into_iter().map(|line| (self.seconds, line)));
             self.seconds += 1;
@@ -200,22 +192,4 @@ fn a_reload_with_other_urls_is_not_an_outage() {
     assert_eq!(fixture.pass(10).len(), 1);
     // If only files are read, there is no URL and no line.
     assert_eq!(Fixture::new(&[]).pass(100), []);
-}
-
-#[test]
-fn a_silent_node_is_logged_once_and_before_a_sweep_detects_it() {
-    let mut fixture = Fixture::new(&[A]);
-    fixture.up(A, true);
-    fixture.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
-    assert_eq!(fixture.pass(20), []);
-    let node = |notice| OperatorLogLine::NodeOutage { node: "couchdb@b".to_owned(), notice };
-    fixture.silent = vec!["couchdb@b"];
-    assert_eq!(fixture.pass(20), [(30, node(OutageNotice::Down))]);
-    // A sweep finds the node down; from then on its pressure is not probed.
-    fixture.nodes[1].1 = Some(false);
-    assert_eq!(fixture.pass(20), []);
-    fixture.silent = Vec::new();
-    assert_eq!(fixture.pass(20), []);
-    fixture.nodes[1].1 = Some(true);
-    assert_eq!(fixture.pass(60), [(80, node(OutageNotice::Up(lasts(60))))]);
 }

@@ -12,8 +12,7 @@ families! {
 }
 
 pub(super) fn write(writer: &mut Writer, plan: &Plan) {
-    let up =
-        plan.snapshot.members().filter_map(|(at, node)| Some(([&*node.name], plan.is_up(at)?)));
+    let up = members(plan).filter_map(|node| Some(([&*node.name], node.is_up?)));
     writer.write(&NODE_UP, up);
     let mut samples = writer.family(&NODE_INFO);
     for node in members(plan) {
