@@ -320,7 +320,6 @@ mod tests {
         DiskWalk { sums: Default::default(), whole, took: Duration::ZERO, volumes: vec![] }
     }
 
-    /// One part on one node.
     fn one_part() -> (TargetTables, Disk, NodeIx, DbIx) {
         let (mut targets, mut disk) = (TargetTables::new(1), Disk::default());
         let node = targets.draft.get_or_add_node("couchdb@a");

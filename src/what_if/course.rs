@@ -77,7 +77,6 @@ impl TargetCourse {
         self.rates.is_none()
     }
 
-    /// The facts after this time.
     pub(super) fn facts_after(&self, after: TimeAhead) -> Facts {
         let mut facts = self.facts;
         facts.measured_at =

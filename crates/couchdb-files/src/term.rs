@@ -28,7 +28,6 @@ impl<'a> Term<'a> {
         }
     }
 
-    /// The elements of a tuple.
     pub(super) fn tuple(self) -> Option<Elements<'a>> {
         let Self::Encoded(bytes) = self else { return None };
         let Ok(TermShape::Tuple(count)) = term_shape(bytes) else { return None };

@@ -137,7 +137,6 @@ async fn list_that_hangs_delays_no_member_and_no_reload() {
     assert!(!fleet.borrow().is_configured);
 }
 
-/// A server with this router, and its address.
 async fn serve(router: Router, servers: &mut JoinSet<()>) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();

@@ -451,7 +451,6 @@ impl Rehearsal {
         steps.chain(all).flat_map(line).collect()
     }
 
-    /// The table of these lines.
     pub(crate) fn table(
         lines: &[(String, String, PreflightNode)],
     ) -> Table<&(String, String, PreflightNode)> {

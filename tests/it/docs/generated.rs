@@ -77,7 +77,6 @@ pub(super) fn codes<T: AsRef<str>>(words: impl IntoIterator<Item = T>) -> String
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// A text as a sentence.
 pub(super) fn sentence(text: &str) -> String {
     let text = text.trim();
     let mut letters = text.chars();

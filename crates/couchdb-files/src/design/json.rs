@@ -24,7 +24,6 @@ pub(crate) enum Json {
 /// The members of an object.
 pub(crate) type Pairs = Vec<(String, Json)>;
 
-/// The member with this name.
 pub(super) fn member<'a>(pairs: &'a [(String, Json)], name: &str) -> Option<&'a Json> {
     pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value)
 }
