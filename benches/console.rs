@@ -101,7 +101,7 @@ fn paths() -> Vec<String> {
     paths
 }
 
-/// The time to the first byte and to the last, and the number of bytes.
+/// The times to the first and the last byte, and the number of bytes.
 async fn ask(router: &Router, path: &str) -> Result<(Duration, Duration, usize), Failure> {
     let request = Request::get(path).header(header::ACCEPT_ENCODING, "gzip").body(Body::empty())?;
     let begun = Instant::now();

@@ -1,6 +1,6 @@
-//! A plan for a million waiting targets: where the limits allow a few starts, and where no disk has
-//! space, so that every target is considered. Also the comparison of such a plan with the previous
-//! one: where nothing is new, and where everything is. And plans while a run is open, with its progress.
+//! Plans for a million waiting targets: with limits that allow a few starts, and with full disks, so that every target
+//! is considered. Also comparisons with the previous plan, with nothing and with everything new; and plans and progress
+//! during an open run.
 
 mod numbers;
 
@@ -144,7 +144,7 @@ fn bench(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Plans while a run is open, and how far it has come, beside plans without a run.
+/// Plans and progress during an open run, compared with plans without a run.
 fn bench_runs(criterion: &mut Criterion) {
     let snapshot = million(100);
     let mut group = criterion.benchmark_group("runs");
@@ -181,7 +181,7 @@ fn bench_runs(criterion: &mut Criterion) {
                 group.bench_function(format!("{name}, capacity {capacity}/progress"), |bencher| {
                     bencher.iter(progress);
                 });
-                // What progress would cost with a decision about each member.
+                // The cost of progress if each member were decided.
                 group.bench_function(format!("{name}, capacity {capacity}/members"), |bencher| {
                     bencher.iter(|| plan.run_members(1, &run).count());
                 });

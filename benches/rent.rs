@@ -46,8 +46,7 @@ const HORIZONS_MINUTES: [u64; 16] = [
     30, 60, 120, 180, 240, 360, 720, 1_440, 2_880, 4_320, 6_000, 9_000, 15_000, 24_000, 48_000,
     96_000,
 ];
-/// The most that rent should rewrite at the same waste, as a share of smoosh's bytes: the median of
-/// all seeds.
+/// The maximum median, over all seeds, of the bytes that rent rewrites at equal waste, as a share of smoosh's.
 const WANTED: f64 = 0.5;
 
 /// A rule with its cost for each seed.

@@ -39,20 +39,20 @@ use tokio::{
 const ROUNDS: usize = 5;
 const READERS: u64 = 4;
 const DOCS: u64 = 100;
-/// Enough `_local` documents of a database for each of its shards to have some, as shards with
-/// copies have. A header without them does not tell all, so a sidecar could not spare CouchDB.
+/// Enough `_local` documents per database for every shard to have some, as replicated shards do. A header without any
+/// is not conclusive, so a sidecar could not spare CouchDB a request.
 const CHECKPOINTS: u64 = 40;
-/// The share of databases that is read: one of so many.
+/// One in this many databases is read.
 const HOT: u64 = 5;
-/// The least time for which a round without a sweep lasts.
+/// Minimum duration of a round without a sweep.
 const SHORTEST: Duration = Duration::from_secs(10);
-/// How much slower reads may be.
+/// Maximum slowdown of reads.
 const LIMIT: f64 = 1.1;
 
 #[derive(Clone)]
 struct Server {
     http: reqwest::Client,
-    /// The URLs of the nodes, of which the first gets whatever is not a read.
+    /// The nodes' URLs; the first gets all requests that are not reads.
     nodes: Arc<[String]>,
     login: Arc<(String, String)>,
     databases: u64,
@@ -94,7 +94,7 @@ impl Server {
             .collect();
         for at in 0..self.databases {
             let name = Self::name(at);
-            // A run that was ended in the middle left it.
+            // An interrupted run may have left it.
             let _absent = self.ask("DELETE", &name, None).await;
             self.ask("PUT", &format!("{name}?q=4"), None).await?;
             let docs = json!({ "docs": docs });
@@ -110,7 +110,7 @@ impl Server {
         Ok(())
     }
 
-    /// Milliseconds of each read, one after the other, until `end`.
+    /// Milliseconds of each successive read, until `end`.
     async fn read(self, reader: u64, end: Arc<AtomicBool>) -> Result<Vec<f64>, Failure> {
         let (mut took, mut seed) = (vec![], reader);
         while !end.load(Ordering::Relaxed) {
@@ -124,7 +124,7 @@ impl Server {
         Ok(took)
     }
 
-    /// The median and the 99th percentile of reads beside some work, in milliseconds.
+    /// The median and the 99th percentile of reads during some work, in milliseconds.
     async fn beside(
         &self,
         work: impl Future<Output = Result<(), Failure>>,

@@ -1,4 +1,4 @@
-//! X-rays of real files, without a limit of the rate: megabytes in a second of one core.
+//! X-rays of real files at an unlimited rate: megabytes per second on one core.
 //!
 //! `RECLINER_BENCH_XRAY` names the files, separated by colons.
 

@@ -67,10 +67,10 @@ struct Args {
     /// Databases in a thousand whose sizes change between two sweeps
     #[arg(long, default_value_t = 0)]
     changing: u64,
-    /// Rest after each sweep, before memory is looked at and the next sweep begins
+    /// Pause after each sweep, before memory is read and the next sweep begins
     #[arg(long, default_value = "0s", value_parser = humantime::parse_duration)]
     rest: Duration,
-    /// Keep what was measured in a journal in this directory
+    /// Keep the measurements in a journal in this directory
     #[arg(long)]
     archive: Option<PathBuf>,
 }

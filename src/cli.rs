@@ -62,8 +62,7 @@ use std::{
 use tokio::runtime::Builder;
 
 /// Threads of a service for requests, answers and timers; tables and rendering have their own
-/// threads. CouchDB is slower than one thread, and two threads would wake each other at every
-/// response.
+/// threads. One thread keeps up with CouchDB, and two would wake each other at every response.
 const WORKER_THREADS: usize = 1;
 
 /// The runtime of a command. A service needs a second thread to answer requests while its tables
@@ -83,11 +82,12 @@ fn runtime(command: &Command) -> Builder {
 pub enum Exit {
     /// The command did what it should.
     Done,
-    /// The command failed, or the service refused it.
+    /// The command failed, or the service refused the request.
     Failed,
-    /// Part of the cluster could not be read, or part of the work was left.
+    /// Part of the cluster could not be read, or part of the work was not done.
     Incomplete,
-    /// The result meets the condition on which the command is to fail, such as `--fail-on` or `--fail-if-idle`.
+    /// The result meets a condition on which the user asked the command to fail, such as `--fail-on` or
+    /// `--fail-if-idle`.
     Found,
     /// Bad usage or configuration.
     Usage,
@@ -130,7 +130,7 @@ struct CommandError {
     conflict: Option<Box<Conflict>>,
     /// Whether the same request may succeed later.
     is_transient: bool,
-    /// The time after which the service may carry out the order, if it said so.
+    /// How long to wait before the service may carry out the order, if it said so.
     retry_after: Option<Duration>,
 }
 

@@ -100,7 +100,7 @@ pub fn load_policy(file: File<'_>) -> Result<Settings, Problems> {
     read_part(file, sections::keep_policy, &sections::policy())
 }
 
-/// Reads only the section `fleet` of a file, which need not name a CouchDB.
+/// Reads only the section `fleet` of a file; the file need not name a CouchDB.
 ///
 /// # Errors
 /// Every problem in the section, sorted by place, and every unknown key.

@@ -24,29 +24,29 @@ pub struct Fleet {
     pub is_configured: bool,
     /// The members, by address.
     pub members: Vec<Arc<Member>>,
-    /// Why a list of members could not be read; its last list counts.
+    /// Why a list of members could not be read; its last content is used.
     pub problems: Vec<String>,
 }
 
 /// Another recliner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
-    /// Where it is asked, and where its console is.
+    /// The URL of its API and console.
     pub address: Address,
     /// The name that a list gives it.
     pub name: Option<String>,
     /// Whether the login is sent to it.
     pub has_login: bool,
-    /// What is known of it.
+    /// The state of the last request.
     pub state: MemberState,
 }
 
-/// What is known of a member.
+/// The result of the last request to a member.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MemberState {
-    /// It was not asked yet.
+    /// No request so far.
     Unasked,
-    /// It gave no answer when it was last asked.
+    /// The last request was not answered.
     Silent(Silence),
     /// Its last answer.
     Answered(Arc<MemberAnswer>),
@@ -64,12 +64,12 @@ pub struct Silence {
 }
 
 impl Member {
-    /// What people call it: the name of a list, or the address.
+    /// Its name for people: the one in a list, or the address.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_else(|| self.address.authority())
     }
 
-    /// Its last answer; `None` if the newest request had none.
+    /// Its last answer; `None` if the newest request was not answered.
     pub fn answer(&self) -> Option<&MemberAnswer> {
         match &self.state {
             MemberState::Answered(answer) => Some(answer),

@@ -1,7 +1,7 @@
-//! Who reads the indexes: access logs are read and followed, and what other recliners read of theirs is fetched.
+//! Who reads the indexes: reads and follows access logs, and fetches what other recliners read from theirs.
 //!
-//! Owns the files and how far each was read, and the form in which one recliner tells another. The sums and what they
-//! cover are [`crate::model::reads`].
+//! Owns the files and the position in each, and the form in which one recliner reports to another. The sums and the
+//! times that they cover are in [`crate::model::reads`].
 
 mod answer;
 mod follower;

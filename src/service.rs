@@ -54,7 +54,7 @@ use wall_clock::Clock;
 /// Time limit for tasks to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Maximum number of waiting HTTP orders.
+/// Maximum number of HTTP orders that wait to be handled.
 const ORDER_QUEUE_LEN: usize = 8;
 
 /// Reads the configuration again.
@@ -216,8 +216,7 @@ impl Service {
         let stop = CancellationToken::new();
         let mut tasks = TaskSet::new();
         signals::ignore_file_size_signal().map_err(StartError::Signals)?;
-        // Receive signals before the service reports that it serves: it may be asked to stop from
-        // then on.
+        // Receive signals before the service reports that it serves: it may be asked to stop right after that.
         let signals = ProcessSignals::new().map_err(StartError::Signals)?;
         let (journal_settings, journal_settings_rx) = latest::channel(settings.journal);
         let (journal_task, journal) =
@@ -334,8 +333,8 @@ impl Service {
     /// Serves until a signal, an order, or an unexpected end of a task.
     pub async fn run(mut self, mut reload: ReloadFn) -> ServiceEnd {
         let ended = loop {
-            // Every arm is cancel-safe, and no arm's body awaits. The stop token comes first: after
-            // it, tasks end too, which is not unexpected.
+            // Every arm is cancel-safe, and no arm's body awaits. The stop token comes first: once
+            // it is cancelled, tasks end as well, which is expected then.
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break ServiceEnd::Stopped,
@@ -499,7 +498,7 @@ fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> 
     Ok((listener, address))
 }
 
-/// Starts to push metrics where the settings say.
+/// Starts to push metrics if the settings say so.
 fn start_otlp(
     state: &http::AppState,
     settings: &OtlpSettings,

@@ -18,12 +18,12 @@ use crate::table::Snapshot;
 use std::{collections::BTreeSet, sync::Arc};
 use tokio::sync::watch;
 
-/// Waits until the set of reachable nodes differs from `known`.
+/// Completes when the set of reachable nodes differs from `known`.
 pub(crate) async fn nodes_changed(
     snapshots: &mut watch::Receiver<Arc<Snapshot>>,
     known: &BTreeSet<String>,
 ) {
-    // The service stops the sender of snapshots and its receivers together.
+    // The sender ends only when the whole service stops, so there is nothing to report.
     if snapshots.wait_for(|snapshot| snapshot.reachable_nodes() != *known).await.is_err() {
         std::future::pending().await
     }

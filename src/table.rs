@@ -140,7 +140,7 @@ pub struct Snapshot {
     histories: ChunkedTable<SizeHistory>,
     /// Corrections of predictions, for the databases whose compactions led to any.
     corrections: Arc<HashMap<DbIx, DbCorrections>>,
-    /// Bytes that another compaction would leave of one file, for the targets whose last one showed that.
+    /// Bytes that another compaction would leave of one file, for targets whose last compaction showed this.
     left_bytes: Arc<BTreeMap<TargetIx, u64>>,
     names: NameTable,
     shard_maps: ChunkedTable<ShardMapEntry>,
@@ -155,9 +155,9 @@ pub struct Snapshot {
     unconfirmed: Arc<IndexSet>,
     /// Why a file's header could not be read, for the few targets affected.
     problems: Arc<BTreeMap<TargetIx, ReadProblem>>,
-    /// X-rays of files, for the few that were looked into.
+    /// X-rays of files, for the few targets whose files were X-rayed.
     insides: Arc<BTreeMap<TargetIx, Inside>>,
-    /// Contents of shards besides their documents, for the few shards where they are large.
+    /// Contents of shards other than documents, for the few shards where these are large.
     overheads: Arc<BTreeMap<TargetIx, Overhead>>,
     replaced: Arc<VecDeque<ReplacedFile>>,
     quiet: bool,
@@ -222,7 +222,7 @@ impl Snapshot {
         let is_complete = match target.kind() {
             TargetKind::Db => true,
             TargetKind::View => facts.updates_pending.get() == Some(0),
-            // How far these have progressed is known only within bounds.
+            // How far these have progressed is known only approximately.
             TargetKind::Cleanup | TargetKind::Search => false,
         };
         is_complete && facts.measured_at.is_some_and(|measured| measured.at >= since)
@@ -241,8 +241,8 @@ impl Snapshot {
         Self { facts: ChunkedTable::default(), histories: ChunkedTable::default(), ..self.clone() }
     }
 
-    /// The same tables in which what another compaction would leave of one file of these targets, in bytes, is known from
-    /// their last one instead of predicted from sizes. Sums include that.
+    /// The same tables, except that for these targets the bytes that another compaction would leave of one file are
+    /// known from the last one instead of predicted from sizes. Sums include them.
     pub fn with_left_bytes(self: &Arc<Self>, left: &BTreeMap<TargetIx, u64>) -> Arc<Self> {
         if *self.left_bytes == *left {
             return Arc::clone(self);
@@ -313,13 +313,13 @@ impl Snapshot {
             .filter_map(|(at, _)| self.target_at(at))
     }
 
-    /// The targets whose files were looked into, with what was seen.
+    /// The targets whose files were X-rayed, with the X-rays.
     pub fn insides(&self) -> impl Iterator<Item = (TargetRef<'_>, &Inside)> {
         let each = self.insides.iter();
         each.filter_map(|(ix, inside)| Some((self.target(*ix)?, inside)))
     }
 
-    /// The targets whose contents besides documents are large, with those contents.
+    /// The targets with large contents other than documents, and those contents.
     pub fn overheads(&self) -> impl Iterator<Item = (TargetRef<'_>, &Overhead)> {
         let each = self.overheads.iter();
         each.filter_map(|(ix, overhead)| Some((self.target(*ix)?, overhead)))

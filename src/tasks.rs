@@ -1,17 +1,16 @@
-//! What all tasks share: the present by both clocks, publishing a state, and waiting for spawned tasks and threads. A panic in
-//! a task is resumed in the caller that joins it, because the caller cannot continue with half of
-//! its state.
+//! Shared by all tasks: the current time on both clocks, publishing a state, and waiting for spawned tasks and threads.
+//! A panic in a task is resumed in the caller that joins it, because the caller cannot continue with half of its state.
 
 use std::{panic::resume_unwind, sync::Arc};
 use tokio::{sync::watch, task::JoinError, time::Instant};
 use wall_clock::Moment;
 
-/// The present, by both clocks.
+/// The current time on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
-    /// By the wall clock, for times that are published.
+    /// On the wall clock, for times that are published.
     pub(crate) wall: Moment,
-    /// By the clock that only goes forward, for timers and durations.
+    /// On the monotonic clock, for timers and durations.
     pub(crate) at: Instant,
 }
 

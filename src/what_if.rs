@@ -69,13 +69,12 @@ impl Policy {
         Self { channels: Arc::clone(&plan.channels), rules: (*plan.rules).clone() }
     }
 
-    /// CouchDB's own daemon with these channels: no limits but that of each channel on a node, no
-    /// pauses, and no checks of free space.
+    /// CouchDB's own daemon with these channels: each channel's concurrency on a node is the only limit; there are no
+    /// pauses and no checks of free space.
     ///
-    /// This shows it at its best. The real one does not look at a file that nobody writes to, and
-    /// after looking at a file ignores it for `[smoosh] staleness` (five minutes by default); here
-    /// it sees every file at every time. A job that a strict window suspends is assumed to run to
-    /// its end.
+    /// This shows smoosh at its best. The real one does not look at a file that nobody writes to, and after looking at
+    /// a file ignores it for `[smoosh] staleness` (five minutes by default); here it sees every file at every time. A
+    /// job that a strict window would suspend is assumed to run to its end.
     pub fn smoosh(channels: &Channels) -> Self {
         let limits = Limits {
             per_node: usize::MAX,
@@ -225,7 +224,7 @@ impl Outlook {
     }
 }
 
-/// How much is known of the growth that outlooks assume to continue.
+/// How well the growth that outlooks assume to continue is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
     /// Bytes of files whose growth is known.
@@ -256,7 +255,7 @@ pub struct Answer {
 )]
 pub struct NoRates;
 
-/// Outlooks from one present: what those under different rules have in common.
+/// Outlooks from one state of the cluster: the parts that those under different rules share.
 #[derive(Debug)]
 pub struct Outlooks<'a> {
     present: &'a Present,
@@ -286,7 +285,7 @@ impl<'a> Outlooks<'a> {
         Ok(Self { present, span, stop, samples_left: None, evidence, unchecked })
     }
 
-    /// Subtracts one from this number at each sample, of which every simulation takes [`SAMPLES`].
+    /// Counts down this number, by one for each sample; every simulation takes [`SAMPLES`].
     #[must_use]
     pub fn counting_down(self, samples_left: &'a AtomicI64) -> Self {
         Self { samples_left: Some(samples_left), ..self }
@@ -311,7 +310,7 @@ impl<'a> Outlooks<'a> {
     }
 }
 
-/// The files that outlooks are about: an orphan does not grow, and is never compacted.
+/// The files that outlooks include: orphans do not grow and are never compacted.
 fn files(snapshot: &Snapshot) -> impl Iterator<Item = TargetRef<'_>> {
     snapshot.files_once().filter(|target| target.state() != TargetState::Orphan)
 }
@@ -333,11 +332,11 @@ fn evidence(present: &Present) -> Evidence {
     Evidence { watched_bytes, file_bytes, watched }
 }
 
-/// The course of the cluster if nothing is compacted, which every proposal is measured against.
+/// The course of the cluster without compaction, with which every proposal is compared.
 #[derive(Debug)]
 struct Unchecked {
     samples: Vec<Sample>,
-    /// Bytes of files by sample and then node; those of views are spread over the nodes.
+    /// Bytes of files by sample, then by node; those of views are spread evenly over the nodes.
     by_node: Vec<NodeBytes>,
     /// The part of these bytes that compactions would free.
     waste_by_node: Vec<NodeBytes>,
@@ -399,8 +398,8 @@ impl Unchecked {
 }
 
 impl Unchecked {
-    /// The free space of each volume, given the bytes that compactions freed on a node until each
-    /// sample. Bytes that do not fit are not written, and are subtracted from the samples.
+    /// The free space of each volume, given the bytes freed by compactions on a node until each
+    /// sample. Bytes that do not fit are not written, so they are subtracted from the samples.
     fn volume_outlooks(
         &self,
         present: &Present,
@@ -443,7 +442,6 @@ impl Unchecked {
     }
 }
 
-/// The time of a sample.
 fn sample_time(span: Duration, at: usize) -> Duration {
     span.mul_f64(at as f64 / (SAMPLES - 1) as f64)
 }

@@ -1,7 +1,4 @@
-//! The memory of tables and queues per target, which sweeps do not increase.
-//!
-//! A separate test binary, because it counts every allocation of the process; on one thread, so
-//! that the count is the same in every run.
+//! The memory that tables and queues take per target, which further sweeps do not increase.
 
 use cap::Cap;
 use couchdb_names::Range;
@@ -110,8 +107,8 @@ fn memory_per_target_is_small_and_constant() {
         cluster.sweep(sweep);
     }
     let many = bytes();
-    // About thirty of these bytes identify the target, thirty-two are for rent and growth, and
-    // about fifteen are the list's, regardless of the number of targets.
+    // Per target, about thirty bytes are its identity, thirty-two are for rent and growth, and fifteen are the share of
+    // the list of replaced files, whose size is fixed.
     assert!(few <= 318, "{few} bytes a target after six sweeps");
     assert!(many <= few + 4, "{few} bytes a target after six sweeps, {many} after thirty");
     assert_eq!(cluster.plan.snapshot.targets().count(), TARGETS);

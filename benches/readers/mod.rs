@@ -38,7 +38,6 @@ struct Taken {
 }
 
 impl Readers {
-    /// Connects all readers.
     pub(crate) async fn connect(to: SocketAddr) -> Result<Self, Failure> {
         let (mut take, taken) = (JoinSet::new(), Arc::<Taken>::default());
         take.spawn(look(connect(to).await?, Arc::clone(&taken)));

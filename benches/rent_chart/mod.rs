@@ -16,7 +16,6 @@ pub(crate) enum Side {
     Below,
 }
 
-/// One measured point.
 #[derive(Clone, Debug)]
 pub(crate) struct Dot {
     pub(crate) x: f64,

@@ -50,7 +50,6 @@ pub(crate) enum Writers {
     Mixed,
 }
 
-/// Databases to simulate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct World {
     pub(crate) databases: u32,

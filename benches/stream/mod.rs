@@ -91,7 +91,6 @@ impl Couch {
     }
 }
 
-/// An existing document.
 struct Document {
     id: String,
     revision: String,

@@ -89,7 +89,6 @@ fn node(draft: &mut Draft, at: usize) -> NodeIx {
     node
 }
 
-/// The name of a database.
 pub(crate) fn db_name(at: usize) -> String {
     format!("customers/of-the-{at:07}/orders-and-invoices")
 }

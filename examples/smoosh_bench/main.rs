@@ -55,22 +55,22 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Write a reproducible stream to a CouchDB and say what compacting it came to.
+/// Write a reproducible stream to a CouchDB and report what compacting it cost
 #[derive(Clone, Debug, Parser)]
 struct Args {
     /// Name of this run in the table
     #[arg(long, default_value = "run")]
     label: String,
-    /// How long is written
+    /// Seconds of writing
     #[arg(long, default_value_t = 600)]
     seconds: u64,
     /// Documents written a second, to all databases together
     #[arg(long, default_value_t = 200)]
     rate: u64,
-    /// Another number writes other documents
+    /// Seed; another one writes other documents
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Seconds from one look at all files to the next
+    /// Seconds between two readings of all files
     #[arg(long, default_value_t = 2)]
     every: u64,
     /// Seconds to go on looking after the last write; they count for freed and rewritten
@@ -80,10 +80,10 @@ struct Args {
     /// A node's data directory, to count every block in it; repeat it for each node
     #[arg(long, value_name = "DIR")]
     du: Vec<PathBuf>,
-    /// Beginning of the databases' names
+    /// Prefix of the databases' names
     #[arg(long, default_value = "recliner-bench-")]
     prefix: String,
-    /// Leave the databases there
+    /// Keep the databases
     #[arg(long)]
     keep: bool,
 }

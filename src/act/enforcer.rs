@@ -83,7 +83,6 @@ pub(crate) struct EnforcerTask {
     starts_accepted: u64,
 }
 
-/// A target on a node.
 type TargetOnNode = (TargetIx, NodeIx);
 
 /// Whether a request was sent.

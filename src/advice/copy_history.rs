@@ -180,7 +180,7 @@ mod tests {
         },
     };
 
-    /// What is read of two copies after some seconds: sequence and documents of each; none if it is not read.
+    /// A later reading of two copies: sequence and documents of each; `None` if not read.
     type Reading = (u64, [Option<(u64, u64)>; 2]);
 
     fn cluster() -> TestCluster {

@@ -23,7 +23,6 @@ pub(crate) enum ChoiceKind {
     Purge,
 }
 
-/// A choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) kind: ChoiceKind,

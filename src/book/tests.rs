@@ -65,7 +65,7 @@ fn page_says_how_long_it_takes_to_read() {
     }
 }
 
-/// Who reads these alone can run recliner, and each takes four minutes.
+/// Readers of only these three chapters can run recliner; each chapter takes four minutes.
 #[test]
 fn first_three_chapters_have_at_most_900_words() {
     for name in ["install.md", "first-cluster.md", "enforcing.md"] {

@@ -1,11 +1,10 @@
-//! Adds `--recliner.url` to commands that people paste, so that they reach the recliner that gave
-//! the answer.
+//! Adds `--recliner.url` to commands that people paste, so that they reach the recliner that answered.
 
 use super::service_client::DEFAULT_URL;
 use crate::{serve::report::AdviceRemedy, text::quote::shell_word};
 
-/// The address in commands after a direct read, which cannot know which recliner watches the
-/// cluster.
+/// The address in pasted commands after the cluster was read directly: the command cannot know
+/// which recliner watches it.
 pub(super) const UNKNOWN_URL: &str = "$RECLINER_URL";
 
 /// Commands that query a running recliner or give it an order.

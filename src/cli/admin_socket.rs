@@ -47,7 +47,7 @@ impl ReachArgs {
                 }
                 ServiceClient::over_socket(&path)
             }
-            // The order must not reach a different recliner than the named one.
+            // The order must only reach the recliner that was named.
             Err(why) if named => Err(CommandError::failed(format!(
                 "{why}; check that recliner is running there, or connect over TCP with --recliner.url"
             ))),
@@ -59,7 +59,7 @@ impl ReachArgs {
     }
 }
 
-/// Checks that a process listens on a socket and accepts this user; otherwise returns why not.
+/// Checks that a process listens on a socket and accepts this user.
 async fn check_socket(path: &Path) -> Result<(), String> {
     let name = path.display();
     match time::timeout(CONNECT_TIMEOUT, UnixStream::connect(path)).await {

@@ -49,7 +49,7 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
     })
 }
 
-/// What a direct read does not show, and how to complete its commands.
+/// What is missing after the cluster was read directly, and how to complete the printed commands.
 const UNKNOWN: &str = "growth, since when, and what was muted are unknown. $RECLINER_URL is the address of a running recliner";
 
 fn addressed(mut advice: Advice, url: &str) -> Advice {
@@ -86,7 +86,7 @@ async fn read_cluster(
     Ok((reading, settings))
 }
 
-/// Fails if a directory has no shard file: it is most likely the wrong one.
+/// Fails if the directory has no shard file: it is most likely the wrong directory.
 fn check_not_empty(reading: &ClusterReading, settings: &Settings) -> Result<(), CommandError> {
     let is_alone = settings.couchdb.urls.is_empty();
     let directory = settings.files.data_dir.as_ref().filter(|_| is_alone);
@@ -99,7 +99,6 @@ fn check_not_empty(reading: &ClusterReading, settings: &Settings) -> Result<(), 
     }
 }
 
-/// The advice that follows from one reading.
 fn advice_of(reading: ClusterReading, settings: &Settings) -> Advice {
     let now = Clock::System.now();
     let ClusterReading { plan, status, node_settings, .. } = reading;
@@ -108,7 +107,6 @@ fn advice_of(reading: ClusterReading, settings: &Settings) -> Advice {
     Advice::of(&view, &inputs.plan, now)
 }
 
-/// Mutes advice, or unmutes it.
 async fn mute(args: &AdviseArgs) -> Result<Exit, CommandError> {
     let client = args.from.recliner()?.ok_or_else(|| {
         CommandError::usage("only a running recliner mutes advice; name it with --recliner.url")
@@ -130,7 +128,7 @@ mod tests {
     use super::{super::service_client::DEFAULT_URL, *};
     use crate::advice::test_cluster::{NOW, Shard, TestCluster};
 
-    /// All texts to paste in the advice about waste and about files of unknown databases.
+    /// Every text to paste in the advice about waste and about files of unknown databases.
     fn texts(url: &str) -> Vec<String> {
         let shard = Shard::new("orders", "a", 0, 900 << 20);
         let (waste, orphan) = (shard.clone().with_active(1 << 20), Shard { db: "old", ..shard });

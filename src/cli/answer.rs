@@ -1,5 +1,4 @@
-//! Answers: asked of a running recliner or worked out from one reading of the cluster, and printed as a table or
-//! as JSON.
+//! Answers: from a running recliner or from one read of the cluster, and printed as a table or as JSON.
 
 use super::{
     CommandError, Exit,
@@ -10,15 +9,14 @@ use super::{
 };
 use serde::Serialize;
 
-/// An answer, and who gave it.
 pub(super) struct Answered<A> {
     pub(super) answer: A,
-    /// The recliner that answered; `None` if the cluster was read, which shows nothing of the past.
+    /// The recliner that answered; `None` if the cluster was read directly, which shows nothing of the past.
     pub(super) recliner: Option<String>,
     exit: Exit,
 }
 
-/// An answer as JSON, with whether a running recliner gave it, which remembers.
+/// An answer as JSON. `memory` is true if a running recliner gave it, because only a running one remembers the past.
 #[derive(Serialize)]
 struct WithMemory<'a, A> {
     #[serde(flatten)]
@@ -41,7 +39,7 @@ impl AnswerArgs {
         Ok(Answered { answer, recliner, exit: Exit::Done })
     }
 
-    /// The same, but reads the cluster if both are named; `read` may then ask that recliner too.
+    /// Like [`answer`](Self::answer), but reads the cluster if both are named; `read` may then also ask that recliner.
     pub(super) async fn answer_beside<A>(
         &self,
         ask: impl AsyncFnOnce(&ServiceClient) -> Result<A, CommandError>,
@@ -57,7 +55,7 @@ impl AnswerArgs {
 }
 
 impl<A: Serialize> Answered<A> {
-    /// Prints the answer; if the cluster was read, with a note on what is `unknown` then.
+    /// Prints the answer; if the cluster was read directly, also a note on what is `unknown` then.
     pub(super) fn print(
         &self,
         format: Format,
@@ -74,7 +72,7 @@ impl<A: Serialize> Answered<A> {
         Ok(self.exit)
     }
 
-    /// Prints the answer alone.
+    /// Prints the answer without a note.
     pub(super) fn print_plain(
         &self,
         format: Format,
@@ -86,7 +84,6 @@ impl<A: Serialize> Answered<A> {
 }
 
 impl Format {
-    /// Prints an answer in this format.
     pub(super) fn print<A: Serialize + ?Sized>(
         self,
         answer: &A,

@@ -471,7 +471,6 @@ pub(super) struct TidyArgs {
     pub(super) source: SourceArgs,
 }
 
-/// Where an answer comes from, and its format.
 #[derive(Debug, Default, Flags)]
 pub(super) struct AnswerArgs {
     /// Ask this running recliner instead of reading the cluster; only it remembers growth, failures, suspensions,
@@ -564,7 +563,6 @@ pub(super) struct ReportArgs {
     pub(super) format: ReportFormat,
 }
 
-/// How a report is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum ReportFormat {
     #[default]
@@ -811,7 +809,6 @@ pub(super) struct EventsArgs {
     pub(super) format: Format,
 }
 
-/// The settings to import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Daemon {
     Smoosh,
@@ -1004,7 +1001,6 @@ pub(super) struct FlushArgs {
     pub(super) order: OrderArgs,
 }
 
-/// What belongs to recliner in other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum MixinPart {
     /// Recording rules and alerts, for Prometheus
@@ -1070,14 +1066,12 @@ pub(super) struct McpArgs {
     pub(super) service: ServiceArgs,
 }
 
-/// A set of alerts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum AlertSet {
     /// The ten alerts to begin with
     Essential,
 }
 
-/// A shell with completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Shell {
     Bash,

@@ -16,7 +16,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The service's route for backups.
 const ROUTE: &str = "/api/v1/backup";
 
 /// What `--format json` prints.
@@ -73,7 +72,7 @@ async fn to_stdout(args: &BackupArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// Refuses a destination that a backup must not replace.
+/// Fails if a backup must not replace the destination.
 fn check_destination(file: &Path, force: bool) -> Result<(), CommandError> {
     let name = file.display();
     let refused = |why: &str| Err(CommandError::usage(format!("{name} {why}")));
@@ -181,7 +180,6 @@ impl Drop for PartFile {
     }
 }
 
-/// Why a file cannot be written, and what to do.
 fn write_error(path: &Path, why: &io::Error) -> CommandError {
     use io::ErrorKind as Is;
     let kind = why.kind();

@@ -1,4 +1,4 @@
-//! `recliner changes`: what changed on the disks, by cause. A running recliner keeps the books.
+//! `recliner changes`: what changed on the disks, by cause. A running recliner records them.
 
 use super::{CommandError, Exit, args::ChangesArgs, table};
 use crate::serve::report::Changes;

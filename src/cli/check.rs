@@ -17,7 +17,7 @@ use futures::future::join_all;
 use std::time::Duration;
 use tokio::time;
 
-/// Maximum wait for the cluster.
+/// Maximum wait for the cluster's answer.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(args: &CheckArgs) -> Result<Exit, CommandError> {

@@ -30,11 +30,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// Intervals are shorter than is sensible for a real CouchDB, so that a newcomer sees numbers
-/// change, and nodes never rest. Advice needs minutes of data where a real cluster needs days, and
-/// its limits are those of a small cluster. The mode is enforce because nothing can be harmed. The
-/// simulation replaces the configured Prometheus, and the query names the node's disk. The journal
-/// is in memory, so it keeps little.
+/// Intervals are shorter than is sensible for a real CouchDB, so that a newcomer sees numbers change, and nodes never
+/// pause between jobs. Advice needs minutes of data where a real cluster needs days, and its limits are those of a
+/// small cluster. The mode is enforce because nothing can be harmed. The simulation replaces the configured Prometheus,
+/// and the query names the node's disk. The journal is in memory, so it keeps little.
 pub const CONFIG: &str = "mode: enforce
 scan: {interval: 10s}
 poll: 1s
@@ -67,8 +66,8 @@ headroom:
 ";
 
 /// The configuration for the cluster without faults: channels that weigh waste against writing, large shards only in
-/// quiet hours, and room for a view with four files on a node. Whoever looks at `now` is at work, so the quiet hours
-/// begin later.
+/// quiet hours, and room for a view with four files on a node. People look at the demo while they work, so the quiet
+/// hours begin later than `now`.
 fn config_without_faults(now: Moment) -> String {
     let hour = |hours: u64| {
         let at = now.plus(Duration::from_secs(hours * 3_600)).unix() % 86_400;
@@ -185,7 +184,6 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, CommandError> {
     serve::exit_result(service.run(again).await)
 }
 
-/// The first lines: what the demo is, what to try next, and what else it offers.
 fn opening_lines(mode: Mode, own: &str, weeks: &[SimulatedWeek]) -> Vec<String> {
     let acts: &[&str] = match mode {
         Mode::Enforce => &[

@@ -1,8 +1,8 @@
 //! `recliner deploy-indexes`: carries a rehearsed deployment out.
 //!
-//! A command that drives, and not a task of the service: it changes only design documents, with the
-//! login of the person who deploys, and asks the service for everything else, which needs no rights for
-//! that. So it may be killed at any moment, and the service starts nothing that nobody asked for.
+//! A command drives the deployment, not a task of the service: the command changes design documents
+//! with the login of the person who deploys, so the service needs no rights for that and starts nothing
+//! unasked. The command may be killed at any moment.
 
 mod cluster;
 mod next;
@@ -35,16 +35,16 @@ use std::{
 use tokio::time::{self, Instant};
 use wall_clock::Clock;
 
-/// Interval between looks at the cluster.
+/// Interval between two reads of the cluster.
 const POLL: Duration = Duration::from_secs(2);
 
-/// The same reason to wait is not printed more often.
+/// Minimum interval between two prints of the same reason to wait.
 const SAY_AGAIN: Duration = Duration::from_secs(60);
 
-/// An accepted request is visible within this time, unless somebody else changed the document again.
+/// An accepted request must be visible within this time, unless somebody changed the document since.
 const VISIBLE: Duration = Duration::from_secs(60);
 
-/// A request that CouchDB or the service refuses is sent this often.
+/// Maximum number of times that a refused request is sent.
 const MAX_ATTEMPTS: u32 = 5;
 
 pub(super) async fn run(args: DeployIndexesArgs) -> Result<Exit, CommandError> {
@@ -94,7 +94,7 @@ pub(super) async fn run(args: DeployIndexesArgs) -> Result<Exit, CommandError> {
     ended
 }
 
-/// The plan to carry out; to go back, the one of which the state is, whatever the file says now.
+/// The plan to carry out. A way back uses the plan in the state file, because the plan's file may have changed since.
 fn plan_of(
     args: &DeployIndexesArgs,
     path: &Path,
@@ -122,7 +122,7 @@ struct Deployment<'a> {
     cluster: Cluster,
     memory: Memory,
     path: PathBuf,
-    /// Whether nothing was changed yet.
+    /// Whether nothing has been changed so far.
     is_new: bool,
     /// Whether the service is known to follow the same cluster.
     is_service_checked: bool,
@@ -141,7 +141,7 @@ impl Deployment<'_> {
                 "Goes on: the last request was {intent}; whether it arrived, the cluster says."
             );
             self.say("resumed", &says)?;
-            // What arrived becomes visible on every copy.
+            // Gives what an earlier command sent time to become visible on every copy.
             time::sleep(POLL).await;
         }
         for says in self.cluster.plan.warnings() {
@@ -173,7 +173,7 @@ impl Deployment<'_> {
         }
     }
 
-    /// Reads what the next step depends on, and decides.
+    /// Reads the facts for the next step, and decides on it.
     async fn look(&mut self) -> Result<Next, String> {
         let mut facts = match self.cluster.read().await {
             Ok(facts) => facts,
@@ -227,7 +227,7 @@ impl Deployment<'_> {
             return Ok(next);
         }
         match self.cluster.held().await {
-            // Whether it takes orders is better known before anything is changed.
+            // Ask whether the service takes orders before anything is changed.
             Ok(None) if self.is_new => match self.cluster.rescan().await {
                 Ok(()) => Ok(next),
                 Err(why) => wait_or_stop(why),
@@ -284,7 +284,7 @@ impl Deployment<'_> {
         match self.cluster.compact(id).await {
             Ok(()) => self
                 .say("ordered", &format!("{says}: the service starts it when its limits permit.")),
-            // No waiting helps against a setting.
+            // Waiting does not help against a setting.
             Err(CommandError { why, conflict: Some(conflict), .. }) if is_setting(&conflict) => {
                 let says = format!("{id} is built, and stays uncompacted: {why}");
                 self.memory.compacted.insert(id.to_owned(), Some(why));
@@ -303,7 +303,7 @@ impl Deployment<'_> {
         }
     }
 
-    /// A view of the index.
+    /// The name of one view of the index.
     fn view_of(&self, staging: &str) -> String {
         let plan = &self.cluster.plan;
         let document = next::heir(plan, staging).and_then(|design| plan.document(design));
@@ -333,7 +333,7 @@ impl Deployment<'_> {
         }
     }
 
-    /// Stores what will be sent before it is.
+    /// Stores the request before it is sent.
     fn intend(&mut self, says: &str) -> Result<(), CommandError> {
         self.memory.intent = Some(says.to_owned());
         self.is_new = false;
@@ -349,7 +349,7 @@ impl Deployment<'_> {
         self.line(event, says)
     }
 
-    /// Says why it waits: a new reason at once unless another was said within the last minute.
+    /// Prints why the command waits, the same reason at most once a minute.
     fn say_wait(&mut self, why: &str) -> Result<(), CommandError> {
         if self.waits.as_ref().is_some_and(|(_, at)| at.elapsed() < SAY_AGAIN) {
             return Ok(());
@@ -384,7 +384,7 @@ impl Deployment<'_> {
         print_note(&format!("To go back: {}", self.command("--back-out")));
     }
 
-    /// What a person sends when all indexes are ready.
+    /// Prints the requests with which a person swaps the documents once all indexes are ready.
     fn print_swap(&mut self) -> Result<(), CommandError> {
         let left = self.memory.compacted.iter().filter(|(_, why)| why.is_some());
         let left: Vec<String> = left.map(|(id, _)| id.clone()).collect();
@@ -409,7 +409,7 @@ impl Deployment<'_> {
 
     fn finish(&mut self) -> Result<(), CommandError> {
         if self.args.back_out {
-            // The way back is gone to its end.
+            // The way back is complete.
             fs::remove_file(&self.path).map_err(CommandError::failed)?;
             return self.say("back", "The documents are as they were before.");
         }
@@ -456,7 +456,7 @@ fn is_setting(conflict: &Conflict) -> bool {
     }
 }
 
-/// Whether to look again, or to end, after the service did not answer as needed.
+/// Whether to retry or to stop after an unusable answer of the service.
 fn wait_or_stop(why: CommandError) -> Result<Next, String> {
     if why.is_transient { Err(why.why) } else { Ok(Next::Stop(why.why)) }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 #[derive(Serialize)]
 struct ExplainAnswer {
     targets: Vec<Explained>,
-    /// The cluster's only node, if it is one.
+    /// The name of the cluster's only node, if it has only one.
     #[serde(skip)]
     only_node: Option<String>,
     #[serde(skip)]

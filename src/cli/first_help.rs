@@ -22,7 +22,6 @@ const FIRST: [&str; 11] = [
 /// Columns of the text.
 const WIDTH: u16 = 80;
 
-/// The help, with the commands as they are declared.
 pub(super) fn of(command: &Command, program: &str) -> String {
     let begin = [
         ("demo", "try it on a simulated cluster"),

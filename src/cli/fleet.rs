@@ -35,7 +35,7 @@ pub(super) async fn run(args: FleetArgs) -> Result<Exit, CommandError> {
     Ok(if is_whole { exit } else { Exit::Incomplete })
 }
 
-/// Serves the fleet without a cluster.
+/// Serves a fleet without watching a cluster.
 async fn serve(args: FleetArgs, file: &Path) -> Result<Exit, CommandError> {
     let fleet = load(file).map_err(CommandError::usage)?;
     let defaults = Settings::new(ClientSettings::new(Vec::new()));
@@ -50,7 +50,6 @@ async fn serve(args: FleetArgs, file: &Path) -> Result<Exit, CommandError> {
     exit_result(serve_fleet(server, &fleet, || load(file), serving).await.map_err(start_error)?)
 }
 
-/// The section `fleet` of a file.
 fn load(name: &Path) -> Result<FleetSettings, String> {
     let bytes = config::read_file(name, "--config.file").map_err(|why| why.to_string())?;
     let fleet = config::load_fleet(config::File { name, bytes: &bytes });

@@ -1,7 +1,6 @@
 //! `recliner health`: whether a running recliner responds, as an exit status.
 //!
-//! Owns the check for a container or a monitor without an HTTP client. Requests `/-/healthy` and
-//! judges nothing else.
+//! Owns the check for a container or a monitor without an HTTP client. Checks only `/-/healthy`.
 
 use super::{
     CommandError, Exit,
@@ -13,7 +12,7 @@ use tokio::time;
 /// The maximum wait: a process that takes longer counts as not responding.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Prints nothing on success, because this runs every few seconds.
+/// Prints nothing on success, because monitors run this every few seconds.
 pub(super) async fn run(args: ServiceArgs) -> Result<Exit, CommandError> {
     let url = args.url.or_else(url_in_environment).unwrap_or_else(|| DEFAULT_URL.to_owned());
     let client = args.login.client(&url)?;

@@ -58,7 +58,6 @@ fn file_name(command: &Command) -> String {
     format!("{}.{SECTION}", title(command))
 }
 
-/// One page in roff.
 fn page(command: &Command) -> io::Result<Vec<u8>> {
     let build = ProcessInfo::of_this_build(false);
     let version = build.version;

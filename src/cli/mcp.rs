@@ -9,7 +9,7 @@ use crate::serve::http::{AskApi, Assistant, Parameters, Question};
 use rmcp::{ServiceExt as _, transport::io::stdio};
 use serde_json::Value;
 
-/// Until the assistant closes the input.
+/// Runs until the assistant closes the input.
 pub(super) async fn run(args: McpArgs) -> Result<Exit, CommandError> {
     let assistant = Assistant::new(RunningRecliner(args.service.client()?));
     let running = assistant.serve(stdio()).await.map_err(CommandError::failed)?;

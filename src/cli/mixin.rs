@@ -45,7 +45,6 @@ const DASHBOARD_BASE: &str = "http://127.0.0.1:3000";
 const KUBERNETES_RULES: &str = "recliner-rules.yaml";
 const KUBERNETES_DASHBOARDS: &str = "recliner-dashboards.yaml";
 
-/// The line above the list of groups in a rule file.
 const GROUPS: &str = "groups:\n";
 
 pub(super) fn run(args: &MixinArgs) -> Result<Exit, CommandError> {
@@ -206,7 +205,7 @@ impl MixinArgs {
     }
 }
 
-/// A Kubernetes object with a text under one key.
+/// A Kubernetes object with this text under one key.
 fn manifest(api: &str, name: &str, label: &str, key: &str, indent: usize, text: &str) -> String {
     let mut object = format!(
         "---\napiVersion: {api}\nmetadata:\n  name: {name}\n  labels: {{app.kubernetes.io/name: recliner{label}}}\n{key}\n"

@@ -20,7 +20,7 @@ pub(super) fn print_error(why: &str) {
     let _closed = writeln!(io::stderr(), "recliner: {}", escape::escape_lines(why));
 }
 
-/// Prints what could not be read, and returns the exit of an answer that lacks it.
+/// Prints what could not be read, and returns the exit code of an incomplete answer.
 pub(super) fn print_problems(problems: &[String]) -> Exit {
     problems.iter().for_each(|why| print_error(&printable(why)));
     if problems.is_empty() { Exit::Done } else { Exit::Incomplete }

@@ -77,7 +77,7 @@ async fn rehearse(args: &PreflightArgs, path: &Path) -> Result<Exit, CommandErro
     answered.print_plain(args.from.format, table::rehearsal)
 }
 
-/// Says how the ranges become narrower, if a running recliner predicted them.
+/// Prints how to get narrower ranges, if a running recliner predicted them.
 fn note_missing_sample(is_missing: bool) {
     if is_missing {
         print_note(
@@ -114,7 +114,7 @@ impl PreflightArgs {
     }
 }
 
-/// A cluster that was read once, and what can be asked of its CouchDB.
+/// A cluster that was read once, and the connection to its CouchDB.
 struct ClusterRead {
     reading: ClusterReading,
     now: Moment,
@@ -123,7 +123,7 @@ struct ClusterRead {
 }
 
 impl ClusterRead {
-    /// Reads the cluster, and asks a recliner how fast indexes were built, which no reading shows.
+    /// Reads the cluster, and asks a recliner how fast indexes were built, which a single read cannot show.
     async fn of(
         (source, recliner): (&SourceArgs, Option<&ServiceClient>),
     ) -> Result<Self, CommandError> {
@@ -153,7 +153,7 @@ impl ClusterRead {
         }
     }
 
-    /// Documents of the database, for the indexes that are built; says on standard error if there are fewer than wanted.
+    /// Samples documents of the database for the indexes to build; prints a note if there are fewer than wanted.
     async fn sample(
         &self,
         db: &str,
@@ -176,7 +176,7 @@ impl ClusterRead {
 
 /// The document in the file, checked before any request is sent.
 fn question(args: &PreflightArgs) -> Result<PreflightQuestion, CommandError> {
-    // The arguments require both, unless there is a deployment.
+    // clap requires both unless there is a deployment.
     let (db, file) = (args.db.clone().unwrap_or_default(), args.file.clone().unwrap_or_default());
     let name = printable(&file.display().to_string());
     let text =

@@ -61,12 +61,12 @@ impl AnswerArgs {
 }
 
 impl SourceArgs {
-    /// Whether it names a cluster or a directory to read.
+    /// Whether the flags name a cluster or a directory to read.
     pub(super) fn names_a_cluster(&self) -> bool {
         self.names_couchdb() || self.data_dir.is_some() || self.view_index_dir.is_some()
     }
 
-    /// Whether it names a CouchDB, or the configuration of a recliner, which does.
+    /// Whether the flags name a CouchDB, directly or through a configuration file.
     pub(super) const fn names_couchdb(&self) -> bool {
         !self.urls.is_empty() || self.config_file.is_some()
     }
@@ -106,7 +106,6 @@ impl SourceArgs {
     }
 }
 
-/// Reads the configuration, from a file if one is named.
 pub(super) fn load(flags: &Flags, file: Option<&Path>) -> Result<Loaded, CommandError> {
     let bytes = file
         .map(|file| config::read_file(file, "--config.file"))
@@ -125,7 +124,7 @@ pub(super) fn start_log(settings: &Settings) -> Result<(), CommandError> {
 pub(super) struct Connected {
     pub(super) settings: Settings,
     pub(super) client: Client,
-    /// Stops with this value.
+    /// Ends with this value.
     _task: JoinSet<()>,
 }
 
@@ -144,7 +143,7 @@ pub(super) fn connect_with(settings: Settings) -> Result<Connected, CommandError
     Ok(Connected { settings, client, _task: tasks })
 }
 
-/// Reads the cluster once, and each node's settings if wanted. All tasks that it needs end with it.
+/// Reads the cluster once, and each node's settings if wanted. All tasks that this needs end with it.
 pub(super) async fn read_cluster(
     settings: &Settings,
     and_node_settings: bool,
@@ -152,7 +151,7 @@ pub(super) async fn read_cluster(
     read_all(settings, and_node_settings, None).await
 }
 
-/// The same with the free space of the volumes that the settings name.
+/// Like [`read_cluster`] without the nodes' settings, but with the free space of the configured volumes.
 pub(super) async fn read_with_free_space(
     settings: &Settings,
 ) -> Result<ClusterReading, CommandError> {
@@ -192,7 +191,7 @@ async fn read_all(
     if let Some(node_settings) = node_settings {
         seen.node_settings = await_node_settings(node_settings, &seen.plan).await;
     }
-    // Where CouchDB is asked too, its answers show whose the files are.
+    // If CouchDB is read too, its answers show which node owns the files.
     if let Some(problem) = owner_problem(settings).filter(|_| settings.couchdb.urls.is_empty()) {
         print_error(&problem);
     }
@@ -289,7 +288,7 @@ async fn await_running_jobs(watch: &mut ClusterMonitor) -> Vec<NodeIx> {
         return Vec::new();
     }
     let polled = watch.scanner.running.wait_for(|running| running.poll_count >= POLLS);
-    // The scanner's end shows in the plan.
+    // If the scanner ends, the plan shows it.
     let Ok(running) = polled.await else { return Vec::new() };
     let answered = running.nodes.iter().filter(|(_, polled)| polled.tasks.is_some());
     answered.map(|(node, _)| *node).collect()

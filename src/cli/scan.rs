@@ -21,7 +21,7 @@ struct ScanAnswer<'a> {
     targets: &'a Plan,
 }
 
-/// Serialises the targets one by one, while the output is written.
+/// Serialises the targets one by one while writing the output.
 fn serialize_targets<S: Serializer>(plan: &Plan, out: S) -> Result<S::Ok, S::Error> {
     out.collect_seq(plan.snapshot.targets().map(|target| Target::of(plan, target)))
 }

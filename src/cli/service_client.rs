@@ -28,7 +28,6 @@ use tokio::time::{self, Instant};
 /// Maximum size of a file with a password.
 const MAX_PASSWORD_BYTES: u64 = 64 << 10;
 
-/// The default address of a recliner.
 pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:10984";
 
 /// The maximum wait for a connection.
@@ -38,20 +37,21 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// journal: longer than it takes itself.
 const ANSWER: Duration = Duration::from_secs(120);
 
-/// The maximum wait for a response that needs many simulations of a large cluster: the service begins one within 30
-/// seconds, and gives up after five minutes.
+/// The maximum wait for a response that needs many simulations of a large cluster: the service starts simulating
+/// within 30 seconds, and gives up after five minutes.
 pub(super) const WORK: Duration = Duration::from_secs(340);
 
 /// The maximum wait for a complete file: the service first copies its journal, then sends the copy
 /// for up to ten minutes.
 const DOWNLOAD: Duration = Duration::from_secs(1_200);
 
-/// The maximum wait for the head of a response to a GET, which a service answers at once; and if it waits for
-/// an event, longer than it does so. What works on a longer answer must meanwhile answer a GET as quickly.
+/// The maximum wait for the head of a response to a GET, which a service sends at once; and to a GET that
+/// waits for an event, a little longer than the service waits. While a longer answer is being prepared, the
+/// service must answer another GET within `HEAD`.
 const HEAD: Duration = Duration::from_secs(10);
 const HEAD_WITH_EVENT: Duration = Duration::from_secs(35);
 
-/// A response must bring `PIECE_BYTES` within this time or end: a server that only drips is not a recliner.
+/// A response must bring `PIECE_BYTES` within this time or end: a server that sends more slowly is not a recliner.
 const PIECE_TIME: Duration = Duration::from_secs(15);
 const PIECE_BYTES: usize = 16 << 10;
 
@@ -119,13 +119,12 @@ pub(super) struct ServiceClient {
     name: String,
     client: Client,
     login: Option<(String, SecretString)>,
-    /// Whether it is asked only because no CouchDB was named.
+    /// Whether this recliner was chosen only because no CouchDB was named.
     is_fallback: bool,
-    /// Whether it has answered: the first answer names its cluster.
+    /// Whether it has answered before: the first answer names its cluster.
     has_answered: AtomicBool,
 }
 
-/// The address of a recliner in the environment, if there is one.
 pub(super) fn url_in_environment() -> Option<String> {
     std::env::var("RECLINER_URL").ok().filter(|url| !url.is_empty())
 }
@@ -155,7 +154,7 @@ impl ServiceArgs {
 }
 
 impl ServiceLogin {
-    /// The flags of files, those of TLS last.
+    /// The flags that name files, with those for TLS last.
     const fn files(&self) -> [(&'static str, &Option<PathBuf>); 4] {
         [
             ("--recliner.password-file", &self.password_file),
@@ -165,8 +164,8 @@ impl ServiceLogin {
         ]
     }
 
-    /// A client for the address in the environment, otherwise for the default one; prints a note which
-    /// of them it is, because no flag named any.
+    /// A client for the address in the environment, otherwise for the default one; prints a note that
+    /// says which, because no flag named one.
     ///
     /// # Errors
     /// As [`client`](Self::client).
@@ -313,8 +312,8 @@ impl ServiceClient {
         self.head_within(head, self.client.get(at)).await?.data().await
     }
 
-    /// Sends a request to which the head of the response comes within this time. This is the one rule for how
-    /// long a command waits: while a response that takes long is not begun, the service must answer others.
+    /// Sends a request and waits at most this long for the head of its response. While it waits, the service
+    /// must keep answering health checks. This is the only rule for how long a command waits.
     async fn head_within(
         &self,
         head: Duration,
@@ -328,7 +327,7 @@ impl ServiceClient {
         Ok(Answer { client: self, response: response?, patience: PIECE_TIME, piece: 0 })
     }
 
-    /// Waits until the service does not respond.
+    /// Completes once the service no longer answers health checks.
     async fn until_silent(&self) -> CommandError {
         loop {
             time::sleep(HEAD).await;
@@ -337,7 +336,7 @@ impl ServiceClient {
                 Err(why) => return why,
             };
             match asked {
-                // Anything else is the answer of a proxy that shows only the API.
+                // Any other status comes from a proxy that exposes only the API.
                 Ok(Ok(answer)) if answer.status().is_server_error() => {
                     return self.unanswered(&format!("it answered {}", answer.status()));
                 }
@@ -412,7 +411,7 @@ impl ServiceClient {
         Ok(length)
     }
 
-    /// Requests a route whose status is the whole answer.
+    /// Requests a route of which only the status matters.
     ///
     /// # Errors
     /// If there is no response, or its status is not 200.
@@ -488,7 +487,7 @@ impl ServiceClient {
         self.unusable("its response is larger than any of recliner's; is it a recliner?")
     }
 
-    /// It answered with something that another attempt would not change.
+    /// An error for an answer that another attempt would not improve.
     fn unusable(&self, why: &str) -> CommandError {
         CommandError::failed(format!("cannot ask recliner at {}: {why}", self.name))
     }
@@ -505,13 +504,13 @@ impl ServiceClient {
     }
 }
 
-/// A response that has begun.
+/// A response whose head has arrived.
 struct Answer<'a> {
     client: &'a ServiceClient,
     response: Response,
-    /// How much longer the present piece may take, without the time in which nobody waits for it.
+    /// How much longer the current piece may take; only the time spent waiting for it counts.
     patience: Duration,
-    /// The bytes of the present piece so far.
+    /// The bytes of the current piece received so far.
     piece: usize,
 }
 
@@ -571,7 +570,7 @@ fn count_values(body: &[u8]) -> usize {
     body.iter().filter(|byte| b",[{".contains(byte)).count().saturating_add(1)
 }
 
-/// Converts the service's refusal, listing the candidates of an ambiguous name.
+/// Converts a refusal by the service; lists the candidates of an ambiguous name.
 fn refused(status: StatusCode, failed: Failed) -> CommandError {
     let exit = if status == StatusCode::BAD_REQUEST { Exit::Usage } else { Exit::Failed };
     let mut why = printable(&failed.error);
@@ -597,7 +596,7 @@ mod tests {
     use tempfile::TempDir;
     use tokio::{net::UnixListener, task::JoinSet};
 
-    /// A client of a server with these routes, which exists as long as the other two. Over a Unix
+    /// A client of a server with these routes; the server runs until the other two values are dropped. It uses a Unix
     /// socket, because a busy kernel delivers bytes over TCP only after a paused clock has advanced.
     fn client_of(router: Router) -> (ServiceClient, TempDir, JoinSet<std::io::Result<()>>) {
         let directory = tempfile::tempdir().unwrap();
@@ -658,7 +657,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn response_that_arrives_too_slowly_is_given_up() {
-        // Each piece comes after this time.
+        // Each piece arrives after this delay.
         let pieces = |seconds: u64, bytes: usize| {
             Router::new().fallback(async move || {
                 let pieces = stream::repeat(()).then(move |()| async move {
@@ -675,7 +674,7 @@ mod tests {
             assert!(failed.contains("neither ended nor brought 16 KiB within 15 s"), "{failed}");
             assert_eq!(waited, 15);
         }
-        // A slow line brings enough.
+        // A slow connection that delivers enough is accepted.
         let (client, _directory, _server) = client_of(pieces(5, PIECE_BYTES));
         let (failed, waited) = order(&client, ANSWER).await;
         assert!(failed.is_err());

@@ -44,7 +44,7 @@ pub(super) use tombstones::tombstones;
 pub(super) use usage::usage;
 pub(super) use xrayed::xrayed;
 
-/// The nodes that do not answer, in a paragraph of its own; nothing if all do.
+/// A paragraph about the nodes that do not answer; empty if all do.
 pub(super) fn unanswered(nodes: &[String], width: u16) -> String {
     let says = crate::serve::report::unanswered_in_words(nodes);
     says.map_or_else(String::new, |says| {

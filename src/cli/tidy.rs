@@ -1,7 +1,7 @@
 //! `recliner tidy`: compacts once everything worth compacting, and exits.
 //!
-//! Adapts the settings to one pass over the cluster, and follows the pass of the service's own
-//! planner and enforcer to its end.
+//! Adapts the settings to one pass over the cluster, and lets the service's own planner and
+//! enforcer carry the pass out.
 
 pub(super) mod answer;
 
@@ -42,8 +42,7 @@ use wall_clock::Clock;
 /// Time limit for the first measurement of all volumes.
 const MEASURE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Poll interval on a single node, on which polls are cheap and short compactions should not be
-/// waited for.
+/// Poll interval on a single node, where polls are cheap; longer intervals would waste time after short compactions.
 const POLL: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
@@ -137,7 +136,7 @@ const fn exit(leaves: bool, fails_idle: bool) -> Exit {
     }
 }
 
-/// The channel, taking only these databases; unchanged if none are named.
+/// The channel limited to these databases; unchanged if none are named.
 fn only_databases(channel: &Channel, names: &[String]) -> Channel {
     if names.is_empty() {
         return channel.clone();
@@ -159,9 +158,8 @@ fn check_names(names: &[String], plan: &Plan) -> Result<(), CommandError> {
     }
 }
 
-/// The settings for one pass. A configuration file has the last word where it has one; without a
-/// file, a single node is compacted without rests, and its views whatever their number of shards:
-/// all of them are on that node anyway.
+/// The settings for one pass. What a configuration file sets stays; without a file, a single node is compacted without
+/// pauses, and its views even if they have several shards, because all of them are on that node anyway.
 fn adapted(settings: &Settings, args: &TidyArgs, plan: &Plan) -> Settings {
     let mut settings = settings.clone();
     let nodes: Vec<String> =
@@ -175,7 +173,7 @@ fn adapted(settings: &Settings, args: &TidyArgs, plan: &Plan) -> Settings {
         settings.headroom.volumes = nodes.iter().map(volume).collect();
     }
     if let [node] = &*nodes {
-        // The directory is this node's, even if its files do not name it.
+        // The directory belongs to this node, even if its files do not name it.
         settings.nodes = ServedNodes::Named(BTreeSet::from([node.clone()]));
         if args.source.config_file.is_none() {
             let views = plan.snapshot.targets().filter(|it| it.kind() == TargetKind::View);
@@ -212,8 +210,8 @@ async fn await_plan(
     plan.map(|plan| Arc::clone(&plan)).map_err(|_| CommandError::failed("the planner ended"))
 }
 
-/// The share of each volume that stays free: the configured one, but on a nearly full volume half of
-/// what is free now. With more kept free, nothing could make room there.
+/// The share of each volume that must stay free: the configured one, but on a nearly full volume
+/// half of the current free space, because a larger share would allow no compaction at all there.
 fn keep_free_percent(plan: &Plan) -> f64 {
     let volumes = plan.conditions.disks.volumes.iter();
     let spaces = volumes.filter_map(|volume| volume.space).filter_map(|it| Some((it, it.size?)));
@@ -221,7 +219,7 @@ fn keep_free_percent(plan: &Plan) -> f64 {
     halves.fold(plan.rules.headroom.keep_free_percent, f64::min)
 }
 
-/// What the pass works on: everything that waits, and a cleanup of each database with indexes.
+/// What the pass works on: every waiting target, and a cleanup of each database with indexes.
 fn scope(plan: &Plan, outlook: &TidyOutlook, answer: &TidyAnswer) -> TidyScope {
     let starts = outlook.starts.iter().map(|it| it.ix);
     let queued = plan.queued_targets().map(|(_, ix, ..)| ix).chain(starts);

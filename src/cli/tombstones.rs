@@ -24,7 +24,7 @@ use answer::{FileBytes, Recorded, TombstonesAnswer};
 use couchdb_files::Part;
 use std::hash::{BuildHasher as _, RandomState};
 
-/// Bytes per second to read of files, so that CouchDB keeps most of the disk.
+/// Maximum rate of reading files, in bytes per second; CouchDB keeps most of the disk's throughput.
 const MAX_READ: u64 = 50 << 20;
 
 pub(super) async fn run(args: TombstonesArgs) -> Result<Exit, CommandError> {
@@ -45,7 +45,7 @@ pub(super) async fn run(args: TombstonesArgs) -> Result<Exit, CommandError> {
     Ok(print_problems(&answer.unknown))
 }
 
-/// What a running recliner has recorded of the ages, if one is named and CouchDB knows none.
+/// The ages that a running recliner has recorded, if one is named and CouchDB does not keep them.
 async fn recorded(
     args: &TombstonesArgs,
     facts: &mut TombstoneFacts,
@@ -61,12 +61,12 @@ async fn recorded(
             return Ok(Recorded::NotAsked);
         }
     };
-    // Another cluster's database of this name has other files.
+    // A database of this name in another cluster has other files.
     let found = found.filter(|ages| ages.suffix == facts.suffix);
     Ok(found.map_or_else(|| Recorded::Nothing(client.name().to_owned()), Recorded::Ages))
 }
 
-/// What deleted documents take in the files below the data directory, if one is named.
+/// The bytes of deleted documents in the files below the data directory, if one is named.
 fn files(source: &SourceArgs, db: &str) -> Result<Option<FileBytes>, CommandError> {
     let Some(data) = &source.data_dir else { return Ok(None) };
     let mut sum = FileBytes::default();

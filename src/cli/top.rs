@@ -81,7 +81,6 @@ struct Signals {
     pauses: Signal,
 }
 
-/// The reaction to a signal.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     End,

@@ -1,5 +1,5 @@
 //! `recliner what-if`: what would happen under several rules, or what would have happened if
-//! recliner had enforced; and how forecasts did. A running recliner simulates it.
+//! recliner had enforced; and how accurate forecasts were. A running recliner simulates it.
 
 use super::{CommandError, Exit, args::WhatIfArgs, print_note, service_client::WORK, table};
 use crate::{

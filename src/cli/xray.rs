@@ -52,8 +52,8 @@ pub(super) fn run(args: &XrayArgs) -> Result<Exit, CommandError> {
     Ok(exit)
 }
 
-/// The files that an argument names: a path, or with a data directory the name of a database; and whether it is
-/// that.
+/// The files that an argument names: a path or, with a data directory, the name of a database. The flag tells
+/// whether it is a database.
 fn paths(args: &XrayArgs, name: &Path) -> Result<(Vec<PathBuf>, bool), CommandError> {
     let (Some(data), Some(db), false) = (&args.data_dir, name.to_str(), name.is_file()) else {
         return Ok((vec![name.to_owned()], false));

@@ -89,7 +89,7 @@ pub fn admin_api_exposed(settings: &Settings, has_users: bool) -> Option<Problem
     (!closed).then(|| Problem { place: Place::Flag("--web.enable-admin-api"), text: says() })
 }
 
-/// Why a path cannot be that of a Unix socket: it is longer than the system allows.
+/// Why a path cannot be that of a Unix socket, if it is longer than the system allows.
 fn too_long(path: &Path) -> Option<String> {
     SocketAddr::from_pathname(path).err().map(|why| {
         format!(

@@ -32,9 +32,9 @@ pub(super) struct FileSettings {
     pub(super) settings: Settings,
     pub(super) username: Option<Spanned<String>>,
     pub(super) password_file: Option<Spanned<PathBuf>>,
-    /// Where the file names nodes, if it does.
+    /// The place where the file names nodes, if it does.
     pub(super) names_nodes: Option<Spanned<()>>,
-    /// Where the file trusts hosts by name, if it does.
+    /// The place where the file trusts hosts by name, if it does.
     pub(super) trusts_hosts: Option<Spanned<()>>,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn policy() -> Form<FileSettings> {
     section(std::iter::once(names).chain(keys).collect(), check)
 }
 
-/// The section of which only the nodes' names belong to the policy.
+/// The section from which the policy only takes the names of nodes.
 const COUCHDB: &str = "couchdb";
 
 /// Removes the keys that do not belong to the policy.
@@ -100,7 +100,7 @@ pub(super) fn keep_policy(file: &mut Node) {
     }
 }
 
-/// The form of the fleet alone.
+/// The form of the section `fleet` by itself.
 pub(super) fn fleet() -> Form<FileSettings> {
     let keys = file_keys().into_iter().filter(|key| key.name() == FLEET);
     section(keys.collect(), |_, _| {})
@@ -113,7 +113,7 @@ pub(super) fn keep_fleet(file: &mut Node) {
 
 const FLEET: &str = "fleet";
 
-/// Removes the keys that are known and not kept.
+/// Removes known keys for which `is_kept` is false; unknown ones stay, to be reported.
 fn keep(file: &mut Node, is_kept: impl Fn(&str) -> bool) {
     let keys = file_keys();
     let is_other = |name: &str| keys.iter().any(|key| key.name() == name) && !is_kept(name);
@@ -187,7 +187,7 @@ fn check(file: &mut FileSettings, section: &mut Section<'_, '_>) {
     section.refuse_key("log", "not set in this file, but by flags: --log.level and --log.format");
     let Some(at) = section.value_at("nodes").and_then(|_| section.key_at("nodes")) else { return };
     file.names_nodes = Some(Spanned { value: (), at, path: "nodes".to_owned() });
-    // Views and cleanups too are found through the copies of databases on served nodes.
+    // Even views and cleanups are found through the copies of databases on served nodes.
     if file.settings.nodes.is_empty() {
         let says = "found no node, so nothing is watched; write [_all], or names such as [couchdb@couch-a]";
         section.report.refuse(at, "nodes", says);

@@ -213,7 +213,7 @@ impl<T: 'static> Form<T> {
 }
 
 impl<T: 'static> Form<Vec<T>> {
-    /// Leaves the key out if the list is empty.
+    /// Leaves out the key if the list is empty.
     pub(crate) fn unless_empty(self) -> Self {
         let write = self.write;
         let write = move |value: &Vec<T>| write(value).filter(|_| !value.is_empty());

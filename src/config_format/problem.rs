@@ -87,7 +87,7 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// What is noted without being refused, and where.
+/// A remark about a valid setting, and its place.
 pub type Finding = Problem;
 
 /// A text for use in a message: quoted, shortened, and without the secret parts of a URL.

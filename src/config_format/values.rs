@@ -38,7 +38,6 @@ pub(crate) fn duration(min: Duration) -> Form<Duration> {
     duration_between(min, MAX_DURATION)
 }
 
-/// A duration between `min` and `max`.
 pub(crate) fn duration_between(min: Duration, max: Duration) -> Form<Duration> {
     // The syntax of `humantime`, in which only 0 may lack a unit.
     let pattern = r"^\s*([0-9]+(\.[0-9]+)?\s*(nanos|nsec|ns|usec|us|µs|millis|msec|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|weeks?|wks?|w|months?|M|years?|yrs?|y)\s*)+$";
@@ -170,7 +169,6 @@ pub(crate) fn read_number(text: &str) -> Read<f64> {
         .ok_or_else(|| expected(text, "a number, such as 2 or 2.5"))
 }
 
-/// A number in a range.
 pub(crate) fn number(range: RangeInclusive<f64>) -> Form<f64> {
     let schema = json!({"type": "number", "minimum": range.start(), "maximum": range.end()});
     let read = move |text: &str| {

@@ -1,7 +1,7 @@
 //! The names in a directory, one after the other.
 //!
-//! Owns the two ways to read them: Linux fills a buffer of ours, which is used again for the next
-//! directory; other systems have no such call, and libc's stream opens the directory once more.
+//! Owns the two ways to read them: on Linux into a buffer that is reused for the next directory; elsewhere, where that
+//! call does not exist, through libc's stream, which opens the directory a second time.
 
 #[cfg(any(test, not(target_os = "linux")))]
 use rustix::fs::Dir;

@@ -66,7 +66,7 @@ pub fn file_meaning(path: &[u8]) -> FileMeaning<'_> {
     }
 }
 
-/// The files, by their paths below the directory, that the compaction of a shard writes, or of an index of it.
+/// Paths, relative to the directory, of the files that a compaction of a shard or of one of its indexes writes.
 #[must_use]
 pub fn compaction_files(shard: &str, signature: Option<Signature>) -> Vec<String> {
     match signature {

@@ -20,12 +20,11 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// Opens a path that a user gave, or that a name led to, following links: a pipe or a device
-    /// could block or never end.
+    /// Opens a path that a user gave, or that a name led to, and follows links. It must be a
+    /// regular file: a pipe or a device could block or never end.
     ///
     /// # Errors
-    ///
-    /// What follows the path in a sentence that says why it cannot be read.
+    /// If it cannot be read; the text completes a sentence that begins with the path.
     pub fn open_regular(path: &Path) -> Result<Self, String> {
         let failed = |why: io::Error| format!("cannot be opened: {why}");
         let metadata = path.metadata().map_err(failed)?;

@@ -40,7 +40,6 @@ const RECENT_TRASH: Duration = Duration::from_secs(3_600);
 /// Maximum depth below a directory. A database name has at most 238 bytes, half of them slashes.
 const MAX_DEPTH: usize = 160;
 
-/// Files in a batch.
 const FILES_PER_BATCH: usize = 128;
 
 /// Maximum number of directories that one batch keeps open: most index directories hold one file
@@ -146,7 +145,7 @@ pub fn walk(
     Ok(WalkResult { sums, is_complete: whole, cache: WalkCache::from_entries(entries) })
 }
 
-/// Opens a root directory. Only here are links followed, because a user named the path.
+/// Opens a root directory, following links, unlike everywhere else, because a user named the path.
 fn open_root(path: &Path) -> Result<OwnedFd, RootError> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
     open(path, flags, Mode::empty()).map_err(RootError::from)
@@ -451,8 +450,7 @@ impl<'a> WalkWorker<'a> {
         let key = walk_cache::path_key(path, item.dir.tree == DirectoryContent::Views);
         let before = self.before.get(key);
         let file = self.reader.read_file(&item.dir.fd, &item.name, expected, before)?;
-        // An empty database file may be what a split that was stopped leaves: whether that is an
-        // error depends on the shard map.
+        // An empty database file may be left by a stopped split; whether it is an error depends on the shard map.
         let is_empty_db = expected == ExpectedContent::Db && file.values.file_bytes == 0;
         let is_left = |problem: &ReadProblem| is_empty_db && *problem == ReadProblem::NoValidHeader;
         if let Some(problem) = file.problem.filter(|problem| !is_left(problem)) {

@@ -23,7 +23,7 @@ pub struct ReadPace {
     pub bytes_per_second: u64,
     /// When to stop; later reads fail.
     pub deadline: Option<Instant>,
-    /// Stops it earlier.
+    /// Stops the reading earlier.
     pub stop: CancellationToken,
 }
 
@@ -89,7 +89,7 @@ fn unread(path: &Path, why: &io::Error) -> String {
     format!("cannot read the directory {}: {why}", path.display())
 }
 
-/// The files in a folder, if there is one, whose meaning below `root` is wanted.
+/// The files in a folder, if it exists, whose meaning below `root` is wanted.
 fn named(
     folder: &Path,
     root: &Path,
@@ -115,7 +115,7 @@ fn named(
 /// The X-ray of a file.
 ///
 /// # Errors
-/// What follows the file's name in a sentence that says why there is none.
+/// If there is none; the text completes a sentence that begins with the file's name.
 pub fn xray_file(path: &Path, sample: Option<Sample>, pace: &ReadPace) -> Result<Xray, String> {
     let name = path.file_name().map(|name| name.to_string_lossy());
     if Role::of(name.as_deref().unwrap_or_default()) == Role::CompactMeta {

@@ -1,13 +1,13 @@
-//! What a recliner says of its cluster: the part of `/api/v1/status` that is used.
+//! A recliner's answer about its cluster: the part of `/api/v1/status` that is used.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use wall_clock::Moment;
 
-/// The most characters of a text that is kept of an answer.
+/// Maximum number of characters kept of a text in an answer.
 const LONGEST_TEXT: usize = 400;
 
-/// What a person asks first about a whole cluster. Unknown is null.
+/// A whole cluster at a glance. Unknown is null.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Overview {
@@ -21,7 +21,7 @@ pub struct Overview {
     pub unmeasured: Option<u64>,
     /// Number of nodes whose directories are not read; if there are any, `waste_bytes` lacks their unused files.
     pub unread_directories: Option<u64>,
-    /// The volume that is full first, if any is full within its forecast.
+    /// The volume that will be full first, if any is full within its forecast.
     pub full_volume: Option<String>,
     /// When that volume is full, if compaction keeps up.
     pub full_at: Option<String>,
@@ -29,7 +29,7 @@ pub struct Overview {
     pub not_full_until: Option<String>,
     /// What compactions did in the last 12 hours.
     pub last_night: Option<LastNight>,
-    /// The advice that is not muted; null before it was first worked out.
+    /// The advice that is not muted; null before the rules first ran.
     pub advice: Option<OpenAdvice>,
 }
 
@@ -66,7 +66,7 @@ pub struct WorstAdvice {
     pub says: String,
 }
 
-/// What a member answered.
+/// A member's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct MemberAnswer {
     /// Its version.
@@ -78,7 +78,7 @@ pub struct MemberAnswer {
     /// Why it cannot use its journal, so that nothing starts.
     pub journal_problem: Option<String>,
     suspensions: Option<Vec<Suspended>>,
-    /// What it says of its cluster; nothing if it is too old to say it.
+    /// Its overview of its cluster; empty if its version does not report one.
     #[serde(default, deserialize_with = "null_or")]
     pub overview: Overview,
 }
@@ -104,7 +104,7 @@ impl MemberAnswer {
         self.problem.as_deref().or(self.journal_problem.as_deref())
     }
 
-    /// The answer without what no recliner says: endless texts and lists, and times that are none.
+    /// The answer without content that no recliner sends: overlong texts and lists, and invalid times.
     pub(super) fn checked(mut self) -> Self {
         cut(&mut self.version);
         let overview = &mut self.overview;

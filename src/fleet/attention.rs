@@ -14,7 +14,7 @@ const SOON: Duration = Duration::from_secs(14 * 86_400);
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Attention {
-    /// It does not answer, or not as recliner does.
+    /// It does not answer, or its answer is not a recliner's.
     Silent,
     /// It refuses the login.
     Refused,
@@ -28,14 +28,14 @@ pub enum Attention {
     Suspended,
     /// Its worst advice is a warning.
     Warning,
-    /// It was not asked yet, or does not say what it advises.
+    /// It was not asked yet, or does not report its advice.
     Unknown,
     /// Nothing needs a person.
     Nothing,
 }
 
 impl Attention {
-    /// Whether a person is needed, rather than nothing being known or wrong.
+    /// Whether a person is needed; `false` also if nothing is known.
     pub const fn needs_a_person(self) -> bool {
         !matches!(self, Self::Unknown | Self::Nothing)
     }
@@ -86,7 +86,8 @@ impl Attention {
         }
     }
 
-    /// The members with what each needs, the most urgent first; then those that are full first, then by waste.
+    /// The members with the reason of each, the most urgent first; then by the date on which a volume is full,
+    /// then by waste.
     pub fn sorted<'a>(
         members: impl IntoIterator<Item = &'a Member>,
         now: Moment,

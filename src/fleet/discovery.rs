@@ -1,7 +1,7 @@
-//! Which members there are: those of the settings, and those in lists for Prometheus's service discovery.
+//! Finds the members: those in the settings, and those in lists for Prometheus's service discovery.
 //!
-//! A list that cannot be read keeps its last content, as in Prometheus. The login is not sent to a member that only a list
-//! over http names, because anybody on the way may have named it.
+//! A list that cannot be read keeps its last content, as in Prometheus. The login is not sent to a member that only a
+//! list over http names, because an attacker on the network could have added it.
 
 use crate::{
     config_format::tree::{self, Node, Value},
@@ -18,10 +18,10 @@ use std::{
 /// The maximum size of a list.
 pub(super) const MAX_LIST_BYTES: u64 = 4 << 20;
 
-/// The most members that are asked.
+/// Maximum number of members.
 const MAX_MEMBERS: usize = 10_000;
 
-/// What a list says of a member.
+/// A list's entry about a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Listed {
     pub(super) name: Option<String>,
@@ -31,7 +31,6 @@ pub(super) struct Listed {
 
 type Members = BTreeMap<Address, Listed>;
 
-/// The members, and why a list could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) members: Members,
@@ -49,7 +48,7 @@ pub(super) struct Discovery {
 }
 
 impl Discovery {
-    /// Reads all files, and the lists that were fetched; waits for the disk.
+    /// Reads all files and evaluates the fetched lists; blocks on the disk.
     pub(super) fn read(&mut self, settings: &FleetSettings, fetched: &Fetched) -> Found {
         let mut found = Found::default();
         let mut files = BTreeMap::new();
@@ -96,7 +95,7 @@ impl Discovery {
     }
 }
 
-/// The files that a path with `*` in its last part names.
+/// The files that match a path with `*` in its last part.
 fn matching(path: &Path) -> Result<Vec<PathBuf>, String> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let Some(dir) = path.parent().filter(|_| name.contains('*')) else {
@@ -194,7 +193,7 @@ mod tests {
         ];
         assert_eq!(members, all);
         assert_eq!(found.problems, [""; 0]);
-        // What cannot be read keeps its last list, and says why; what is gone is gone.
+        // A list that cannot be read keeps its last content, with the reason; a deleted list is gone.
         for (broken, why) in [
             ("- targets: a\n", "has no list"),
             ("{}", "not a list"),

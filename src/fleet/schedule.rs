@@ -1,6 +1,7 @@
-//! When each member is asked: at its own place in the interval, with a limited number at a time. Pure.
+//! Decides when each member is asked: at its own offset in the interval, with a limited number of
+//! requests at a time. Pure.
 //!
-//! Members that gave no answer wait for each other, never for the others' places.
+//! Members that did not answer share their own slots, so they never delay the others.
 
 use couchdb_client::Address;
 use std::{
@@ -10,11 +11,11 @@ use std::{
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Members that are asked at a time: of those that answered last, and of the others. So many that 500 members may
-/// all be slow without waiting for each other.
+/// Maximum number of concurrent requests: to members that answered last time, and to all others. It is high
+/// enough that 500 slow members need not wait for each other.
 const AT_A_TIME: [usize; 2] = [128, 128];
 
-/// Whose places a member takes.
+/// Which slots a member uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pool {
     Answers,
@@ -58,7 +59,7 @@ impl Schedule {
         }
     }
 
-    /// Takes the next member to ask, if one is due and there is a place for it.
+    /// Takes the next member to ask, if one is due and a slot for it is free.
     pub(super) fn take(&mut self, now: Instant) -> Option<Address> {
         for pool in [Pool::Answers, Pool::Silent] {
             let first = self.due[pool as usize].first().filter(|(due, _)| *due <= now);
@@ -71,13 +72,13 @@ impl Schedule {
         None
     }
 
-    /// When the next member is due for which there is a place.
+    /// When the next member is due for which a slot is free.
     pub(super) fn next(&self) -> Option<Instant> {
         let pools = [Pool::Answers, Pool::Silent].into_iter().filter(|pool| self.has_place(*pool));
         pools.filter_map(|pool| Some(self.due[pool as usize].first()?.0)).min()
     }
 
-    /// Ends a request; returns whether it was to a member.
+    /// Ends a request; returns whether it was a member's.
     pub(super) fn record(&mut self, address: &Address, answers: bool, now: Instant) -> bool {
         self.asked.remove(address);
         let next = self.next_of(address, now);
@@ -91,7 +92,7 @@ impl Schedule {
         self.asked.values().filter(|it| **it == pool).count() < AT_A_TIME[pool as usize]
     }
 
-    /// The first moment after half an interval that is at the member's own place in the interval.
+    /// The first moment after half an interval that lies at the member's own offset in the interval.
     fn next_of(&self, address: &Address, now: Instant) -> Instant {
         let interval = self.interval.as_nanos().max(1);
         let place = u128::from(xxh3_64(address.as_str().as_bytes())) % interval;
@@ -151,7 +152,7 @@ mod tests {
     async fn silent_members_do_not_occupy_slots_of_answering_ones() {
         let (all, begin) = (addresses(500), Instant::now());
         let mut schedule = schedule(&all, begin);
-        // All but the first 200 have never answered and hang.
+        // Only the first 200 ever answer; all others hang.
         let hangs = |address: &Address| *address >= all[200];
         let mut now = begin;
         for _ in 0..8 {
@@ -164,7 +165,7 @@ mod tests {
         let taken: Vec<Address> = std::iter::from_fn(|| schedule.take(now)).collect();
         assert_eq!(taken.iter().filter(|it| hangs(it)).count(), AT_A_TIME[1]);
         assert_eq!(taken.iter().filter(|it| !hangs(it)).count(), AT_A_TIME[0]);
-        // A place that is free again goes to one that answers.
+        // A slot that becomes free goes to a member that answers.
         let done = taken.iter().find(|it| !hangs(it)).unwrap();
         schedule.record(done, true, now);
         assert!(!hangs(&schedule.take(now).unwrap()));

@@ -1,4 +1,4 @@
-//! The task that owns what is known of the members: asks each once in every interval, and publishes the answers.
+//! The task that owns the state of the members: it asks each once per interval, and publishes the answers.
 
 use super::{
     Fleet, Member, MemberAnswer, MemberState, Silence,
@@ -33,7 +33,7 @@ use wall_clock::{Clock, Moment};
 const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_BYTES: usize = 1 << 20;
 
-/// How often files that list members are read.
+/// Interval between two reads of the files that list members.
 const BETWEEN_READS: Duration = Duration::from_secs(5);
 
 /// Asks members, and fetches lists of them.
@@ -60,14 +60,13 @@ impl AskMember for ReclinerClient {
     }
 }
 
-/// The client for all members, or why there is none.
 type Client = Result<Arc<dyn AskMember>, String>;
 
 fn client(settings: &FleetSettings) -> Client {
     Ok(Arc::new(ReclinerClient::of_fleet(settings, TIMEOUT)?))
 }
 
-/// The members and what is known of them.
+/// The members and their state.
 struct Members {
     client: Client,
     clock: Clock,
@@ -112,7 +111,7 @@ impl Members {
     fn ask_due(&mut self) {
         while let Some(address) = self.schedule.take(Instant::now()) {
             self.first_asked.entry(address.clone()).or_insert_with(|| self.clock.now());
-            // The schedule and what is known have the same members.
+            // The schedule and `known` contain the same members.
             let Some(member) = self.known.get(&address) else { continue };
             let asked = match &self.client {
                 Ok(client) => client.ask(member),
@@ -192,7 +191,6 @@ pub struct FleetTask {
     clock: Clock,
 }
 
-/// The lists of members, and what was fetched last.
 #[derive(Clone, Default)]
 struct Lists {
     discovery: Discovery,
@@ -202,7 +200,7 @@ struct Lists {
 }
 
 impl Lists {
-    /// Reads all lists: files every time, and those over HTTP once in an interval.
+    /// Reads all lists: files every time, and lists over HTTP once per interval.
     async fn read(mut self, client: Client, settings: FleetSettings) -> Option<Self> {
         let is_due = self.fetched_at.is_none_or(|at| at.elapsed() >= settings.interval);
         if is_due || settings.http_sd.iter().any(|url| !self.fetched.contains_key(url)) {
@@ -251,7 +249,7 @@ impl FleetTask {
                     read_at = Instant::now();
                 }
                 () = time::sleep_until(read_at), if reading.is_terminated() && is_used => {
-                    // A file with a password or a certificate may come late.
+                    // A file with a password or a certificate may appear late.
                     if members.client.is_err() {
                         members.client = client(&settings);
                     }

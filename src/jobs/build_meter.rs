@@ -16,8 +16,8 @@ use hashbrown::HashSet;
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 
-/// Shortest run of an indexer that is measured: its times have a resolution of one second, and it
-/// first starts processes.
+/// Minimum runtime of an indexer that is measured: its times have a resolution of one second, and
+/// at first it only starts processes.
 const MIN_SECONDS: u64 = 10;
 
 /// The measurements of running indexers.
@@ -28,7 +28,7 @@ pub(crate) struct BuildMeter(BTreeMap<JobKey, Measured>);
 #[derive(Debug)]
 struct Measured {
     latest: BuildSpeed,
-    /// Seconds of work at the last report.
+    /// Seconds of work at the last measurement.
     reported_seconds: u64,
 }
 
@@ -57,10 +57,10 @@ impl BuildMeter {
         speeds
     }
 
-    /// Returns the measurement if it is due.
+    /// Updates the state; returns a measurement if one is due.
     fn update(&mut self, key: &JobKey, speed: BuildSpeed) -> Option<BuildSpeed> {
         let previous = self.0.get(key);
-        // A lower count means that another indexer began.
+        // A lower count shows that another indexer began.
         let previous = previous.filter(|previous| previous.latest.changes <= speed.changes);
         let mut reported_seconds = previous.map_or(0, |previous| previous.reported_seconds);
         let is_due = speed.seconds >= MIN_SECONDS.max(reported_seconds * 2);
@@ -112,7 +112,7 @@ mod tests {
 
     const NOW: Moment = Moment::from_unix(1_795_222_434);
 
-    /// A poll of the first node that shows an indexer for each pair of seconds and changes.
+    /// A poll of the first node, which shows one indexer for each pair of seconds and changes.
     fn poll(indexers: &[(u64, u64)]) -> Running {
         let node = NodeIx::from_usize(1).unwrap();
         let task = |(range, &(seconds, changes)): (u32, &(u64, u64))| {

@@ -1,9 +1,8 @@
-//! Busy periods: for how long compactions of this process ran on a node without a break.
+//! Busy periods: how long compactions of this process ran on a node without a break.
 //!
-//! A period begins when a compaction starts on a node that runs no other, and ends when the node
-//! runs none any more. Jobs that operators ordered do not count. Holds times only; `plan` decides
-//! how long the node rests afterwards. The job state task updates the periods each time it looks at
-//! its jobs, so a period ends when recliner sees that the last job ended, up to one poll later.
+//! A period begins when a compaction starts on a node that runs no other, and ends when the node runs none. Jobs that
+//! operators ordered do not count. Holds times only; `plan` decides how long the node pauses afterwards. The job state
+//! task updates the periods each time it examines its jobs, so a period ends up to one poll after the last job did.
 
 use super::job::{JobKey, JobKind};
 use crate::{model::records::BusyRecord, table::NodeIx};
@@ -13,7 +12,7 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// A stretch of time in which compactions of this process ran on a node without a break.
+/// A period in which compactions of this process ran on a node without a break.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusyPeriod {
     /// When it began.
@@ -32,7 +31,7 @@ impl BusyPeriod {
         Self { since: now, first_job, first_ended_at: None, ended_at: None }
     }
 
-    /// What is stored of it.
+    /// The period in its stored form.
     pub(crate) fn record(&self) -> BusyRecord {
         BusyRecord {
             since: self.since,
@@ -43,7 +42,7 @@ impl BusyPeriod {
         }
     }
 
-    /// One that an earlier process stored. A time later than now is from before the clock was set back.
+    /// The period that an earlier process stored. A time later than now stems from before the clock was set back.
     pub(crate) fn restored(node: NodeIx, record: &BusyRecord, now: Moment) -> Self {
         let kind = match &record.first_design {
             Some(design) => JobKind::CompactView(design.as_str().into()),
@@ -114,7 +113,7 @@ mod tests {
         Moment::from_unix(seconds)
     }
 
-    /// The periods after updates at these times, each with the jobs that ran then.
+    /// The periods after updates at these times, each with the jobs running then.
     fn after(looks: &[(u64, &[(usize, &str)])]) -> BTreeMap<NodeIx, BusyPeriod> {
         let mut periods = BTreeMap::new();
         for (now, running) in looks {

@@ -39,7 +39,7 @@ pub struct TargetConstraints {
     pub recent_starts: Vec<(Moment, u64)>,
     /// When this process last started a job on each node.
     pub last_start_by_node: BTreeMap<NodeIx, Moment>,
-    /// The last stretch of time in which compactions of this process ran on each node.
+    /// The last busy period of each node.
     pub busy_periods: BTreeMap<NodeIx, BusyPeriod>,
     /// When this process began to enforce; starts ramp up from then on.
     pub enforcing_since: Option<Moment>,

@@ -1,5 +1,4 @@
-//! Simulates months of writes to one file: how much is rewritten in vain, and how much waste
-//! remains.
+//! Simulates months of writes to one file: measures how much is rewritten in vain, and how much waste remains.
 
 use super::verdict::FileBefore;
 use crate::model::{
@@ -34,8 +33,7 @@ struct Writes {
     rate: u64,
 }
 
-/// A file. After a compaction, its active bytes are a share of its size that depends on the
-/// documents.
+/// A file. After a compaction, its active bytes are a certain share of its size, which depends on the documents.
 #[derive(Clone, Debug)]
 struct File {
     clean: u64,
@@ -74,7 +72,7 @@ struct Job {
     before: FileBefore,
     started_at: Moment,
     ends: u64,
-    /// The waste at its start, which it drops.
+    /// The waste at its start, which it removes.
     drops: u64,
 }
 
@@ -212,8 +210,8 @@ fn any_file(seed: &mut u64) -> (Months, Vec<Writes>) {
     (months, writes)
 }
 
-/// Lets a file of any shape live through three months of its writes, and then one without any, after which no waste
-/// may be left that a channel would take.
+/// Simulates a random file for three months of its writes, and then one month without writes, after which no waste
+/// may remain that a channel would take.
 fn live_through(seed: &mut u64) -> Rewritten {
     let (mut months, pattern) = any_file(seed);
     while months.minute < 90 * 1_440 && months.file.size() < 20 << 40 {

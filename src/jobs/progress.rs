@@ -15,7 +15,7 @@ pub(super) struct JobProgress {
     /// Completed share from 0 to 1. Never decreases, although CouchDB restarts its counters in each
     /// pass.
     pub(super) completed: Option<f64>,
-    /// When the reported values last changed.
+    /// When a reported value last changed.
     pub(super) last_change_at: Moment,
     last_report: TaskReport,
 }

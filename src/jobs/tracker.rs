@@ -47,12 +47,11 @@ const APPEARS_WITHIN_UNCONFIRMED: Duration = Duration::from_secs(30);
 /// How long a file may stay unread after its task disappeared.
 const REREAD_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// How old the last reading of a running job's file may be: what is written until the swap grows the old
-/// file, and what the job freed is judged by that size.
+/// Maximum age of the last reading of a running job's file. Until the swap, writes grow the old file,
+/// and the bytes that the job freed are judged by its last size.
 const LAST_SIZE_AGE: Duration = Duration::from_secs(30);
 
-/// How long the end of a job is remembered, so that a later reading of its file is not taken for
-/// another job.
+/// How long the end of a job is remembered, so that a later reading of its file is not mistaken for another job.
 const ENDED_KEPT: Duration = Duration::from_secs(24 * 3_600);
 
 /// How long a job is kept if its node does not answer.
@@ -96,7 +95,7 @@ pub(crate) struct EndedJob {
     /// whether its request arrived, and no later reading shows that it did not.
     pub may_have_run: bool,
     /// Whether it ended [`JobResult::Lost`](crate::model::records::JobResult::Lost) because its request was
-    /// perhaps never sent, as after a kill: that says nothing about the server.
+    /// perhaps never sent, as after a kill; this says nothing about the server.
     pub never_arrived: bool,
 }
 
@@ -107,7 +106,7 @@ pub(crate) struct JobTracker {
     open_intents: BTreeMap<IntentKey, OpenIntent>,
     polled_nodes: Vec<(NodeIx, Moment)>,
     starts_accepted: u64,
-    /// When the tracker began; earlier readings say nothing about jobs recorded since.
+    /// When the tracker began; earlier readings show nothing about jobs recorded since.
     began: Moment,
     /// When the last job with each key ended, kept for a day.
     ended: BTreeMap<JobKey, Moment>,
@@ -131,17 +130,17 @@ struct TrackedJob {
     stage: JobStage,
     progress: JobProgress,
     file_before: FileBefore,
-    /// Size of the old file when it was last read while the job ran: writes go there until the swap.
+    /// Size of the old file when it was last read during the job; until the swap, writes go to the old file.
     last_file_bytes: Option<u64>,
-    /// Whether these facts were read before the job began. Otherwise it may have had to catch up with earlier writes, of
-    /// which they show nothing.
+    /// Whether these facts were read before the job began. Otherwise the job may have had to catch up with writes that
+    /// the facts do not show.
     began_after_reading: bool,
     /// Whether the target's facts describe the file this job works on.
     is_measured_copy: bool,
     peak_bytes: u64,
 }
 
-/// How far a job has come.
+/// The stage of a tracked job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum JobStage {
     /// The request is still waiting for its answer.
@@ -405,7 +404,7 @@ impl JobTracker {
 /// and the process id that both report.
 type Rebuild<'a> = (&'a str, &'a str, &'a str);
 
-/// The rebuild that a compaction of a view carries out.
+/// The rebuild that a view compaction would carry out.
 fn rebuilding_compaction(task: &RunningTask) -> Option<Rebuild<'_>> {
     let JobKind::CompactView(design) = &task.key.kind else { return None };
     Some((&task.key.shard, design, task.seen.pid.as_deref()?))
@@ -418,7 +417,7 @@ fn served_compaction(task: &RunningTask) -> Option<Rebuild<'_>> {
 }
 
 impl TrackedJob {
-    /// A job about which nothing else is known.
+    /// A job about which nothing more is known.
     fn new(kind: TargetKind, started_at: Moment, seen_at: Moment, stage: JobStage) -> Self {
         Self {
             target: None,
@@ -581,7 +580,7 @@ impl TrackedJob {
             evidence: target.zip(facts_after).and_then(|of| {
                 evidence::of_compaction(&file_before, of, &measured, outcome.ended_at)
             }),
-            // If it is unknown what was written while the job ran, what the job left does not hold
+            // If it is unknown what was written during the job, the size that it left must not hold
             // back the next compaction.
             after: AfterCompaction {
                 file_bytes: measured.file_bytes.filter(|_| self.began_after_reading),

@@ -1,9 +1,8 @@
-//! Determines how a job ended from the facts of its file afterwards. Pure.
+//! Determines from the facts of a file how its job ended. Pure.
 //!
-//! CouchDB does not report the end of a compaction: the task disappears, and only the file shows
-//! the result. A database's header holds the sequence of its last compaction. It changes when the
-//! new file replaces the old one, except where nothing was written since the previous compaction;
-//! there the file size decides.
+//! CouchDB does not report the end of a compaction: the task disappears, and only the file shows the result. A
+//! database's header contains the sequence of its last compaction. That sequence changes when the new file replaces the
+//! old one, unless nothing was written since the previous compaction; then the file size decides.
 
 use crate::model::{
     correction::Correction,
@@ -25,8 +24,8 @@ fn hides_compaction(file: u64, left: u64) -> bool {
 /// measured.
 const MAX_GROWTH: f64 = 1.2;
 
-/// How long the old file stays in place without a task until its compaction counts as stopped. A compaction that writes
-/// overtook shows no task before its next pass, and a loaded node begins a job late: 20 s were measured.
+/// How long the old file may stay in place without a task before its compaction counts as stopped. A compaction
+/// overtaken by writes shows no task until its next pass, and a loaded node begins a job late: 20 s were measured.
 const STOPPED_AFTER: Duration = Duration::from_secs(60);
 
 /// A view compaction that disappears at this progress or later counts as completed.
@@ -46,7 +45,7 @@ pub(super) struct FileBefore {
 }
 
 impl FileBefore {
-    /// The values of one file, from its facts.
+    /// The values of one file from its facts.
     pub(super) fn of(kind: TargetKind, facts: &Facts, correction: Correction) -> Self {
         Self {
             file_bytes: facts.file_bytes.get(),
@@ -84,8 +83,8 @@ impl FileBefore {
         Some(to_bytes(written as f64 / since as f64 * changes as f64))
     }
 
-    /// The same facts, without predictions if the live bytes after the compaction show that those
-    /// were made for a much smaller file.
+    /// The same facts, without the predictions if the live bytes after the compaction show that
+    /// they were made for a much smaller file.
     pub(super) fn as_far_as_still_true(self, active_after: Option<u64>) -> Self {
         match self.has_grown_to(active_after) {
             true => Self { predicted_bytes: None, fitted_bytes: None, ..self },
@@ -93,15 +92,15 @@ impl FileBefore {
         }
     }
 
-    /// Whether the live bytes after the compaction show that these facts are of a much smaller file.
+    /// Whether the live bytes after the compaction show that these facts describe a much smaller file.
     pub(super) fn has_grown_to(&self, active_after: Option<u64>) -> bool {
         self.active_bytes.zip(active_after).is_some_and(|(then, now)| {
             now as f64 > then as f64 * MAX_GROWTH && now > then.saturating_add(MAX_HEADER_BYTES)
         })
     }
 
-    /// Whether a file is no smaller after its compaction because so much was written meanwhile: what the
-    /// compaction freed is then unknown. `written` is the waste of the writes that these facts lack.
+    /// Whether a file is no smaller after its compaction because of the writes during it: what the compaction freed is
+    /// then unknown. `written` is the waste from writes that these facts do not include.
     pub(super) fn is_outgrown(
         &self,
         after: Option<u64>,
@@ -115,21 +114,21 @@ impl FileBefore {
         })
     }
 
-    /// The same facts with the file's size when it was last read before the swap, if it was read again.
+    /// The same facts, with the size from the last reading before the swap, if the file was read again.
     pub(super) fn with_last_size(self, last: Option<u64>) -> Self {
         Self { file_bytes: self.file_bytes.max(last), ..self }
     }
 
-    /// Whether facts read while a job ran are still those of the old file. A database's sequence of the
-    /// last compaction moves with the swap, unless nothing was written; then the file shrinks.
+    /// Whether facts read during a job are still those of the old file. The swap changes a database's
+    /// sequence of the last compaction, unless nothing was written; then the file shrinks.
     pub(super) fn is_of_old_file(&self, facts: &Facts) -> bool {
         let sequences = self.compacted_seq.zip(facts.compacted_seq.get());
         let is_unmoved = sequences.is_some_and(|(then, now)| then == now);
         (facts.flags.compact_running || is_unmoved) && facts.file_bytes.get() >= self.file_bytes
     }
 
-    /// The same facts without sizes, which were measured at another time. Sequences alone still
-    /// reveal a swap.
+    /// The same facts without sizes, because those were measured at another time. The sequences
+    /// alone still reveal a swap.
     pub(super) const fn without_sizes(self) -> Self {
         Self {
             file_bytes: None,
@@ -229,7 +228,7 @@ pub(super) fn judge_db(
     later.then(|| JobVerdict::Lost("its sequence numbers before or after are unknown".into()))
 }
 
-/// The verdict if the old file is still in place so long after its task was missed.
+/// The verdict if the old file was still in place `after` its task was missed.
 fn without_effect(begun: bool, after: Duration) -> Option<JobVerdict> {
     match begun {
         false => (!after.is_zero()).then_some(JobVerdict::NeverRan),
@@ -392,7 +391,7 @@ mod tests {
     #[test]
     fn swap_of_equally_sized_files_counts_as_completed() {
         let sized = |file, active| (Some(file), Some(active));
-        // An index whose rows take less than its header, and a database of a few documents.
+        // An index whose rows take less space than its header, and a database of a few documents.
         for (file, active) in [sized(4_248, 93), sized(8_348, 421), sized(24_700, 5_300)] {
             let before =
                 FileBefore { file_bytes: file, active_bytes: active, ..before(0, 0, 50, 50) };

@@ -1,4 +1,4 @@
-//! The books: accounts and the current bucket. Pure; the task passes them what was measured, and the time.
+//! The books: accounts and the current bucket. Pure: the task passes in the measurements and the time.
 
 use super::bucket::{Bucket, EntryKey, Sum};
 use crate::{
@@ -19,35 +19,37 @@ use wall_clock::Moment;
 
 const HOUR: u64 = 3_600;
 
-/// Maximum number of hourly buckets: those of 14 days, and of one day that is not complete yet. The limits are numbers
-/// and not ages, so that setting the clock forward loses none.
+/// Maximum number of hourly buckets: those of 14 days, and of an incomplete day. The limits are numbers rather than
+/// ages, so that setting the clock forward deletes none.
 const MAX_HOURLY: usize = 15 * 24;
 
 /// Maximum number of daily buckets.
 const MAX_DAILY: usize = 400;
 
-/// Entries that an hourly and a daily bucket keep.
+/// Maximum number of entries in an hourly and in a daily bucket.
 const HOURLY_ENTRIES: usize = 500;
 const DAILY_ENTRIES: usize = 1_500;
 
-/// Entries of the current bucket beyond which the smaller half is summed up.
+/// Number of entries in the current bucket above which the smaller half is summed up.
 const MAX_CURRENT_ENTRIES: usize = 20_000;
 
-/// A longer time without a step ends a bucket: recliner did not run, or the clock was set.
+/// Maximum time without a step; after a longer one, which shows that recliner did not run or that
+/// the clock was set, a new bucket begins.
 const MAX_STEP: Duration = Duration::from_secs(300);
 
 /// How long a bucket without entries counts as just begun.
 const NEW_BUCKET: Duration = Duration::from_secs(120);
 
-/// How long after a sweep the last of what it found may come, and the space of volumes, which is measured every half
-/// minute. What volumes show later is in files that were not read yet.
+/// How long after a sweep its last findings may arrive, together with the space of volumes, which is measured every
+/// half minute. Later changes of a volume come from files that were not read yet.
 const SETTLED_AFTER_SWEEP: Duration = Duration::from_secs(40);
 
-/// How many sweeps a node waits for the index files that an earlier process knew one by one: its sidecar may be late.
+/// Maximum number of sweeps for which a node waits for index files that an earlier process knew one by one, because
+/// its sidecar may be late.
 const MAX_LATE_SWEEPS: u32 = 3;
 
-/// How long the end of a compaction waits for the reading that shows its effect. A database's file is read again at
-/// once, and index files in the next sweep.
+/// How long the reported end of a compaction waits for the reading that shows its effect. A database's file is read
+/// again at once, index files in the next sweep.
 const DATABASE_CREDIT_FOR: Duration = Duration::from_secs(900);
 const INDEX_CREDIT_FOR: Duration = Duration::from_secs(12 * HOUR);
 
@@ -57,9 +59,9 @@ const MAX_CREDITS: usize = 4_096;
 /// The bytes of one node's files, or of one volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
-    /// The number of the first bucket that has its entries.
+    /// The number of the first bucket with its entries.
     pub opened: u32,
-    /// The nodes whose files it has.
+    /// The nodes whose files are counted.
     pub nodes: Vec<String>,
     /// Its bytes now.
     pub bytes: i64,
@@ -82,7 +84,7 @@ pub struct CauseTotals {
     pub shrunk: u64,
 }
 
-/// What a compaction freed, according to its end, until a reading shows it.
+/// The bytes that a compaction freed according to its outcome, until a reading shows them.
 #[derive(Clone, Debug)]
 struct Credit {
     node: String,
@@ -93,7 +95,7 @@ struct Credit {
     at: Moment,
 }
 
-/// What is stored besides the buckets.
+/// The stored state besides the buckets.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct StoredBooks {
     nodes: BTreeMap<String, Account>,
@@ -116,20 +118,20 @@ pub struct Books {
     pub(super) unsaved: BTreeMap<u32, Bucket>,
     /// Buckets to be removed from the store.
     removed: Vec<u32>,
-    /// Nodes that were read completely by this process.
+    /// Nodes that this process has read completely.
     live: BTreeSet<String>,
-    /// Movements on nodes that were not.
+    /// Movements on other nodes.
     pending: Vec<(String, Movement)>,
-    /// Nodes whose index files were known one by one when they were last booked.
+    /// Nodes whose index files were known one by one at the last booking.
     shown: BTreeSet<String>,
-    /// The files of nodes besides those of targets, as last booked.
+    /// The files of nodes other than those of targets, at the last booking.
     other_files: BTreeMap<String, Vec<(Cause, u64)>>,
     /// When this process continued the books.
     resumed_at: Moment,
     /// When the last sweep of this process ended.
     swept_at: Option<Moment>,
     members: BTreeSet<String>,
-    /// The interval of sweeps: a shorter time without a step hides nothing.
+    /// The interval of sweeps. A gap shorter than this hides nothing.
     pub(super) interval: Duration,
     credits: Vec<Credit>,
     totals: BTreeMap<(String, Cause), CauseTotals>,
@@ -191,7 +193,7 @@ impl Books {
         &self.totals
     }
 
-    /// The node that an account of [`Self::totals`] counts for: the first one of a volume.
+    /// The node to which an account of [`Self::totals`] is attributed: for a volume, its first node.
     pub fn node_of<'a>(&'a self, account: &'a str) -> &'a str {
         let volume = self.volumes.get(account).filter(|_| !self.nodes.contains_key(account));
         volume.and_then(|volume| volume.nodes.first()).map_or(account, String::as_str)
@@ -202,7 +204,7 @@ impl Books {
         self.nodes.keys().map(String::as_str)
     }
 
-    /// Whether anything but the time changed since this was asked last.
+    /// Whether anything except the time changed since the last call.
     pub const fn take_changed(&mut self) -> bool {
         std::mem::replace(&mut self.is_changed, false)
     }
@@ -212,7 +214,7 @@ impl Books {
         !self.nodes.is_empty()
     }
 
-    /// Begins a new bucket when an hour is over, after a gap, and when the clock was set back.
+    /// Begins a new bucket at a full hour, after a gap, and when the clock was set back.
     pub fn advance(&mut self, now: Moment) {
         let last = self.current.until;
         let hour = Moment::from_unix(now.unix() - now.unix() % HOUR);
@@ -230,7 +232,7 @@ impl Books {
         self.current.until = now;
     }
 
-    /// Begins a new bucket for an account that is opened now, unless the current one has just begun.
+    /// Begins a new bucket for an account that is opened now, unless the current bucket has just begun.
     fn close_for_opening(&mut self, now: Moment) {
         let is_new =
             self.current.from.age(now) < NEW_BUCKET && now.age(self.current.from).is_zero();
@@ -260,8 +262,8 @@ impl Books {
         }
     }
 
-    /// The hourly buckets that become one daily one: those of the oldest day, if there are too many. An account that
-    /// is opened within the day begins another one.
+    /// The hourly buckets to be merged into a daily one: those of the oldest day, if there are too many. A merge
+    /// ends before a bucket in which an account was opened.
     pub fn due_merge(&self) -> Option<Vec<u32>> {
         let hourly: Vec<_> = self.closed.iter().filter(|span| !span.is_daily).collect();
         let first = (hourly.len() > MAX_HOURLY).then(|| hourly.first())??;
@@ -276,7 +278,7 @@ impl Books {
         Some(same_day.map(|(_, span)| span.number).collect())
     }
 
-    /// Replaces buckets with these numbers by the sum of those that could be read.
+    /// Replaces the buckets with these numbers by their sum, as far as they could be read.
     pub fn merge(&mut self, numbers: &[u32], buckets: Vec<Bucket>) {
         let Some(mut daily) = buckets.into_iter().reduce(|mut one, other| {
             one.join(other);
@@ -297,7 +299,7 @@ impl Books {
         self.unsaved.insert(daily.number, daily);
     }
 
-    /// Books what moved on the nodes.
+    /// Books the movements on the nodes.
     pub fn receive(&mut self, movements: Movements, now: Moment) {
         self.advance(now);
         let Movements { nodes, entries } = movements;
@@ -322,7 +324,7 @@ impl Books {
             self.close_for_opening(now);
         }
         let is_changed = |node: &NodeFiles, books: &Self| match &*node.name {
-            // Index files that no node shows are its own.
+            // The pseudo-node owns index files that no node shows.
             CLUSTER_NODE => nodes.iter().any(|node| books.is_shown_anew(node)),
             _ => books.is_shown_anew(node),
         };
@@ -369,7 +371,7 @@ impl Books {
         }
     }
 
-    /// Books how a node's files besides those of targets changed while nobody watched; returns the causes of these.
+    /// Books changes of a node's other files that happened without observation; returns the causes of these changes.
     fn book_other_files(&mut self, node: &NodeFiles) -> Vec<Cause> {
         let before = self.other_files.get(&*node.name).cloned().unwrap_or_default();
         let changes = node.other_files.iter().filter_map(|(cause, new)| {
@@ -383,7 +385,7 @@ impl Books {
         changes.into_iter().map(|(cause, _)| cause).collect()
     }
 
-    /// Whether a node's index files are known one by one and were not, or the other way round.
+    /// Whether it has changed whether a node's index files are known one by one.
     fn is_shown_anew(&self, node: &NodeFiles) -> bool {
         node.is_member && self.shown.contains(&*node.name) != node.is_shown
     }
@@ -399,7 +401,7 @@ impl Books {
         self.swept_at = Some(now);
     }
 
-    /// Books what the volumes show beyond the files, just after a sweep.
+    /// Books the part of the volumes' changes that no file explains, just after a sweep.
     pub fn measure(&mut self, disks: &Disks, now: Moment) {
         self.advance(now);
         if self.swept_at.is_none_or(|at| at.age(now) > SETTLED_AFTER_SWEEP) {
@@ -437,7 +439,7 @@ impl Books {
         }
     }
 
-    /// Notes who compacted and what that freed.
+    /// Records who compacted, and how much that freed.
     pub fn compacted(
         &mut self,
         node: &str,
@@ -453,7 +455,7 @@ impl Books {
         }
     }
 
-    /// Attributes what compactions freed to those who started them.
+    /// Attributes freed bytes to those who started the compactions.
     fn settle_credits(&mut self, now: Moment) {
         let mut credits = std::mem::take(&mut self.credits);
         for credit in &mut credits {
@@ -502,7 +504,7 @@ impl Books {
             let around = self.volumes.values_mut().filter(|it| it.nodes.contains(&key.account));
             around.for_each(|volume| volume.bytes = volume.bytes.saturating_add(bytes));
         }
-        // What no file explains goes up and down until the next sweep explains it.
+        // Unexplained bytes go up and down until the next sweep explains them.
         if key.cause != Cause::Unaccounted {
             self.count(&key, bytes);
         }
@@ -522,7 +524,7 @@ fn node_key(account: &str, cause: Cause) -> EntryKey {
     }
 }
 
-/// Volumes that share nodes: which of them has a file is not known.
+/// Volumes that share nodes, because it is unknown which of them has which file.
 #[derive(Debug)]
 struct Group {
     name: String,

@@ -16,16 +16,16 @@ const FORMAT_VERSION: u8 = 1;
 /// Maximum size of a bucket that is read back.
 const MAX_BUCKET_BYTES: u64 = 64 << 20;
 
-/// What a sum is about.
+/// The subject of a sum.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EntryKey {
     /// The node, by CouchDB's name, or the volume.
     pub account: String,
     /// Whether the account is a volume.
     pub is_volume: bool,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
-    /// Who started the compaction, if it is one and that is known.
+    /// Who started the compaction, if it is one and if known.
     pub by: Option<JobOwner>,
     /// The database; empty for none, and for the sum of small ones.
     pub db: String,
@@ -49,11 +49,11 @@ pub struct Bucket {
     pub number: u32,
     /// When it begins.
     pub from: Moment,
-    /// When it ends, or until when it is known.
+    /// When it ends, or the last time for which it was recorded.
     pub until: Moment,
-    /// Whether it is the sum of hourly ones.
+    /// Whether it is the sum of hourly buckets.
     pub is_daily: bool,
-    /// When nothing was watched in it: its entries cover that time too.
+    /// Times without observation; the entries cover them too.
     pub gaps: Vec<(Moment, Moment)>,
     /// The entries.
     pub entries: BTreeMap<EntryKey, Sum>,

@@ -1,4 +1,4 @@
-//! What changed between two moments, from the books and the buckets since then.
+//! The changes between two moments, from the books and the stored buckets.
 
 use super::{
     books::{Account, Books},
@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
-/// What entries are summed by.
+/// The grouping of entries.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChangesBy {
-    /// By cause, and by who compacted.
+    /// By cause, and by who started the compaction.
     Cause,
     /// By database.
     Database,
@@ -24,23 +24,23 @@ pub enum ChangesBy {
     Node,
 }
 
-/// What is asked.
+/// The requested changes.
 #[derive(Clone, Debug, Default)]
 pub struct ChangesQuery {
-    /// From when, rounded back to the begin of a bucket.
+    /// The start, rounded back to the start of a bucket.
     pub since: Moment,
-    /// Until when, rounded up to the end of a bucket; `None` for now.
+    /// The end, rounded up to the end of a bucket; `None` for now.
     pub until: Option<Moment>,
-    /// Sums entries.
+    /// How entries are summed, if at all.
     pub by: Option<ChangesBy>,
-    /// Only this volume or node; or this database or index (`<db>/_design/<name>`), beside the sum of all others.
+    /// Only this volume or node; or this database or index (`<db>/_design/<name>`), with the sum of all others.
     pub name: Option<String>,
 }
 
 /// An entry of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChangeEntry {
-    /// Why; `None` in sums over causes.
+    /// The cause; `None` in sums over causes.
     pub cause: Option<Cause>,
     /// Who started the compaction, if known.
     pub by: Option<JobOwner>,
@@ -50,7 +50,7 @@ pub struct ChangeEntry {
     pub design: Option<String>,
     /// The node, if there is one.
     pub node: Option<String>,
-    /// Whether it is the sum of all that was not asked for.
+    /// Whether it is the sum of everything that was not requested.
     pub is_rest: bool,
     /// The change.
     pub bytes: i64,
@@ -61,19 +61,19 @@ pub struct ChangeEntry {
 /// The changes of one volume, or of one node's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountChanges {
-    /// The volume; `None` if none is known.
+    /// The volume; `None` if unknown.
     pub volume: Option<String>,
     /// The nodes.
     pub nodes: Vec<String>,
-    /// From when.
+    /// The start.
     pub since: Moment,
-    /// Until when.
+    /// The end.
     pub until: Moment,
-    /// Bytes at the begin.
+    /// Bytes at the start.
     pub before: i64,
     /// Bytes at the end: exactly `before` and the sum of the entries.
     pub after: i64,
-    /// When nothing was watched.
+    /// Times without observation.
     pub gaps: Vec<(Moment, Moment)>,
     /// The entries, the largest first.
     pub entries: Vec<ChangeEntry>,
@@ -87,8 +87,8 @@ impl Books {
         closed.filter(|at| *at >= first && !self.unsaved.contains_key(at)).collect()
     }
 
-    /// The bucket that contains a moment, or the oldest one. A clock that was set back leaves buckets that begin later
-    /// before those that begin earlier.
+    /// The bucket that contains a moment, or the oldest bucket. If the clock was set back, older buckets may begin
+    /// later than newer ones.
     pub(super) fn first_bucket(&self, since: Moment) -> u32 {
         if self.current.from <= since {
             return self.current.number;
@@ -118,7 +118,7 @@ pub fn changes(books: &Books, stored: &[Bucket], query: &ChangesQuery) -> Vec<Ac
         .volumes
         .values()
         .filter(|volume| {
-            // A node that was watched before its volume says more.
+            // A node that was observed before its volume gives more.
             let nodes = volume.nodes.iter().filter_map(|node| books.nodes.get(node));
             volume.opened <= first
                 || nodes.map(|it| it.opened).all(|at| at.max(first) >= volume.opened)
@@ -134,7 +134,7 @@ pub fn changes(books: &Books, stored: &[Bucket], query: &ChangesQuery) -> Vec<Ac
         *volume == Some(name) || account.nodes.contains(name)
     };
     let mut accounts: Vec<(Option<&String>, &Account)> = volumes.chain(nodes).collect();
-    // The pseudo-node has no files where every node's are known.
+    // The pseudo-node has no files if every node's are known.
     accounts.retain(|(_, account)| account.nodes != [CLUSTER_NODE] || account.bytes != 0);
     let mut of_name = query.name.as_ref();
     if let Some(name) = of_name
@@ -192,7 +192,7 @@ fn account_changes(
     AccountChanges { volume, nodes, since, until, before, after, gaps, entries }
 }
 
-/// The entry that a sum is counted in.
+/// The entry to which a sum is added.
 fn summed(key: &EntryKey, by: Option<ChangesBy>, name: Option<&String>) -> ChangeEntry {
     let text = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let is_named = name.is_none_or(|name| {

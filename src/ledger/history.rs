@@ -1,6 +1,6 @@
-//! What was booked for each volume, in the form that forecasts read.
+//! The ledger's entries for each volume, in the form that forecasts read.
 //!
-//! Owns the sums of the last buckets, so that no forecast reads the journal.
+//! Owns the sums of the last buckets, so that forecasts need not read the journal.
 
 use super::{Books, Bucket};
 use crate::model::{
@@ -10,7 +10,7 @@ use crate::model::{
 use std::{collections::BTreeMap, time::Duration};
 use wall_clock::Moment;
 
-/// How far back sums are kept: forecasts read the days of four weeks, and how long there were books.
+/// How long sums are kept: forecasts use the days of four weeks, and the age of the books.
 const KEPT: Duration = Duration::from_secs(60 * 86_400);
 
 /// The part of a forecast that a change belongs to.
@@ -18,14 +18,14 @@ enum Part {
     Live,
     Waste,
     Event,
-    /// Compactions are simulated, and their unfinished files come and go.
+    /// Compactions, which are simulated, and their unfinished files, which come and go.
     Compaction,
 }
 
 const fn part_of(cause: Cause) -> Part {
     match cause {
-        // What is measured for the first time, or was not watched, is unaccounted for on the volume at the same
-        // time: the three add up to what other programs wrote.
+        // Bytes that are measured for the first time or changed without observation are also unaccounted for on
+        // the volume, with the opposite sign: the three add up to what other programs wrote.
         Cause::Documents
         | Cause::IndexRows
         | Cause::SearchIndexes
@@ -76,7 +76,7 @@ impl BucketSums {
         self.0.entry(bucket.number).or_insert_with(|| (bucket.from, bucket.until, sums_of(bucket)));
     }
 
-    /// What was booked for each volume until now.
+    /// The entries for each volume until now.
     pub(super) fn histories(&mut self, books: &Books, now: Moment) -> GrowthHistories {
         books.unsaved.values().for_each(|bucket| self.add(bucket));
         self.0.retain(|_, (from, ..)| from.age(now) <= KEPT);

@@ -1,7 +1,7 @@
-//! The task that keeps the books: passes them what was measured, and stores them.
+//! The task that keeps the books: passes in the measurements, and stores the books.
 //!
 //! Owns the [`Books`]. They are stored after each sweep, like the measured facts that they belong to, and when a bucket
-//! ends: a process that is killed loses what it booked since, and the next one finds the same changes again.
+//! ends. A process that is killed loses what it booked since, and the next one finds the same changes again.
 
 use super::{Books, Bucket, history::BucketSums};
 use crate::{
@@ -19,39 +19,37 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// Interval between two publications, and between two looks at the clock.
+/// Interval between two publications, and between two checks of the clock.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Interval between two publications of what was booked for forecasts, and of books that did not change.
+/// Interval between two publications of the entries for forecasts, and of unchanged books.
 const HISTORY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Pause after the journal could not be read or written.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// How long after a sweep the books are stored: the archive of facts is written then.
+/// Delay from a sweep to storing the books, because the archive of facts is written then.
 const SAVE_AFTER_SWEEP: Duration = Duration::from_secs(2);
 
-/// What the task listens to.
+/// The inputs of the task.
 #[derive(Debug)]
 pub(crate) struct LedgerInputs {
-    /// What moved on the disks.
+    /// The movements on the disks.
     pub(crate) movements: mpsc::Receiver<Movements>,
     /// The scanner's status.
     pub(crate) status: watch::Receiver<Arc<ScanStatus>>,
     /// The measured volumes.
     pub(crate) disks: watch::Receiver<Arc<Disks>>,
-    /// The journal.
     pub(crate) journal: Journal,
     /// The interval of sweeps.
     pub(crate) interval: Duration,
 }
 
-/// What the task publishes.
+/// The published state.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
-    /// The books.
     pub(crate) books: watch::Receiver<Arc<Books>>,
-    /// What was booked for each volume.
+    /// The entries for each volume.
     pub(crate) histories: watch::Receiver<Arc<GrowthHistories>>,
 }
 
@@ -71,7 +69,7 @@ pub(crate) struct LedgerTask {
 }
 
 impl LedgerTask {
-    /// Creates the task, and what it publishes.
+    /// Creates the task, and the receivers of its state.
     pub(crate) fn new(clock: Clock, inputs: LedgerInputs) -> (Self, Ledger) {
         let (published, books) = watch::channel(Arc::default());
         let (histories, histories_rx) = watch::channel(Arc::default());

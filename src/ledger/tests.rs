@@ -1,5 +1,5 @@
-//! Random worlds: whatever happens, the causes add up to the byte, and what was true at the begin of a bucket stays
-//! true, also after restarts.
+//! Random worlds: in every case, the causes add up to the byte, and the bytes at the start of a bucket stay the
+//! same, even after restarts.
 
 use super::*;
 use crate::{
@@ -30,7 +30,7 @@ const HALVES: [Range; 2] =
 const SIZE: u64 = 1 << 40;
 const MIB: u64 = 1 << 20;
 
-/// A cluster, its recliner, and what the journal has.
+/// A cluster, its recliner, and the content of the journal.
 struct World {
     draft: Draft,
     books: Books,
@@ -41,9 +41,9 @@ struct World {
     made: u32,
     /// Bytes that no file explains.
     foreign: u64,
-    /// What each account had at the end of the last step.
+    /// The bytes of each account at the end of the last step.
     last: BTreeMap<String, i64>,
-    /// What each account had at the begin of each bucket.
+    /// The bytes of each account at the start of each bucket.
     begins: BTreeMap<u32, BTreeMap<String, i64>>,
 }
 
@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// Publishes, as after a sweep, and passes on what moved.
+    /// Publishes as after a sweep, and passes on the movements.
     fn sweep(&mut self) {
         for node in 0..=2 {
             let node = NodeIx::from_usize(node).unwrap();
@@ -205,7 +205,7 @@ impl World {
         counted[1] + i64::try_from(self.foreign).unwrap()
     }
 
-    /// The volume of the first node; that of the second is not known.
+    /// The volume of the first node; the second node's is unknown.
     fn disks(&mut self) -> Disks {
         let used = u64::try_from(self.used()).unwrap();
         let (available, measured_at) = (SIZE - used, self.now);
@@ -220,7 +220,7 @@ impl World {
         Disks { volumes: vec![volume] }
     }
 
-    /// Compares the begin of the current bucket with what was there before.
+    /// Checks that the start of a bucket never changes, and that a new bucket starts with the bytes of the last step.
     fn observe(&mut self) {
         let mut begins = BTreeMap::new();
         let accounts = self.books.nodes.iter().map(|(name, it)| (name.clone(), it, false));
@@ -271,7 +271,7 @@ impl World {
         self.blocks = blocks.map(|at| snapshot.build_block(at).compress()).collect();
     }
 
-    /// Continues as a process that was killed: with what was saved, and the files that are there by now.
+    /// Restarts after a kill: with the saved state, and with the files as they are now.
     fn restart(&mut self) {
         if self.stored_books.is_empty() {
             return;
@@ -305,7 +305,7 @@ impl World {
         let current = Books::current_of(&self.stored_books).unwrap();
         let bucket = &self.stored[&current];
         self.books = Books::resume(Some((&self.stored_books, bucket)), INTERVAL, self.now);
-        // What was not saved is not known any more.
+        // Unsaved state is lost.
         self.begins.retain(|number, _| *number <= current);
         self.last.clear();
         self.observe_begin_after_restart();
@@ -318,7 +318,7 @@ impl World {
         self.last = nodes.chain(volumes).collect();
     }
 
-    /// For any two begins of buckets: what was there, and that the entries add up.
+    /// Checks for any two starts of buckets that the bytes are right and the entries add up.
     fn check(&self) {
         let stored: Vec<Bucket> =
             self.stored.values().map(|bytes| Bucket::decode(bytes).unwrap()).collect();
@@ -329,7 +329,7 @@ impl World {
             .map(|span| (span.from, span.number))
             .chain([(self.books.current.from, self.books.current.number)])
             .collect();
-        // Of many, some.
+        // If there are many, only some are checked.
         let some = || begins.iter().step_by(1 + begins.len() / 30);
         for (since, _) in some() {
             for until in some().map(|(at, _)| Some(*at)).chain([None]) {
@@ -410,7 +410,7 @@ fn each_action_is_attributed_to_its_cause() {
         (0, 0, 9 * MIB, vec![(Cause::Documents, mib(3)), (Cause::Waste, mib(6))]),
         (4, 0, 9 * MIB, vec![(Cause::NewDatabase, mib(9))]),
         (5, 0, 0, vec![(Cause::DatabaseDeleted, mib(-40))]),
-        // A split moves bytes and makes none.
+        // A split moves bytes but creates none.
         (6, 0, 0, vec![]),
         (8, 0, 0, vec![(Cause::ShardMovedOut, mib(-40))]),
         (17, 0, MIB, vec![(Cause::Unknown, mib(1))]),
@@ -452,7 +452,7 @@ fn changes_while_not_running_are_attributed_and_marked_as_a_gap() {
     let found = causes(&world, Some("couchdb@a"));
     assert_eq!(found.get(&Cause::Documents), Some(&(3 << 20)), "{found:?}");
     assert_eq!(found.get(&Cause::NotWatched).copied().unwrap_or_default(), 0);
-    // Between two sweeps, a process that does not run misses nothing.
+    // A restart between two sweeps misses nothing.
     world.save();
     world.now = world.now.plus(INTERVAL);
     world.restart();
@@ -482,8 +482,8 @@ fn volume_growth_is_booked_only_with_the_next_sweep() {
     );
 }
 
-/// What the scanner says after a sweep: a node with 40 MiB, and 60 MiB of index files, which are shown there or counted
-/// for the cluster.
+/// The scanner's movements after a sweep: a node with 40 MiB, and 60 MiB of index files, which are shown on the node or
+/// counted for the cluster.
 fn shown(is_shown: bool) -> Movements {
     let node = |name: &str, mib: i64, is_shown| NodeFiles {
         name: name.into(),

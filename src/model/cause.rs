@@ -20,7 +20,7 @@ pub enum Cause {
     IndexRows,
     /// Superseded bytes of view indexes.
     IndexWaste,
-    /// Files of a database that was made.
+    /// Files of a database that was created.
     NewDatabase,
     /// Files of a database that was deleted.
     DatabaseDeleted,
@@ -46,13 +46,13 @@ pub enum Cause {
     SearchIndexes,
     /// Other files in CouchDB's directories.
     OtherFiles,
-    /// Files of which too little is measured to say which part is live.
+    /// Files about which too little is known to separate live bytes from waste.
     Unknown,
-    /// Files that were measured for the first time, or no longer: the disk did not change.
+    /// Files that were measured for the first time, or are no longer measured: the disk did not change.
     Measured,
-    /// Files that changed while recliner did not run, or between its last two saves: which of them is not known.
+    /// Files that changed while recliner did not run, or between its last two saves; it is unknown when.
     NotWatched,
-    /// What the volume says and no file explains.
+    /// A change of the volume that no file explains.
     Unaccounted,
 }
 
@@ -82,7 +82,7 @@ pub fn changes_of_file(kind: TargetKind, before: &Facts, after: &Facts) -> Vec<(
     };
     let sequences = before.update_seq.get().zip(after.update_seq.get());
     if sequences.is_some_and(|(old, new)| new < old) {
-        // Another file took its place.
+        // Another file replaced it.
         return match is_index {
             true => vec![
                 (Cause::IndexDeleted, difference(old, 0)),
@@ -96,7 +96,8 @@ pub fn changes_of_file(kind: TargetKind, before: &Facts, after: &Facts) -> Vec<(
     let live = active.map(|(old, new)| difference(old, new));
     let is_replaced = total < 0 || compacted.is_some_and(|(old, new)| new > old);
     let mut changes = match (is_replaced, live) {
-        // Files grow at their end: waste shrinks only by a compaction, whatever sizes of two moments say.
+        // Files grow at their end: only a compaction shrinks waste, even if sizes read at two moments
+        // suggest otherwise.
         (false, Some(live)) => {
             let live = live.min(total);
             vec![(live_cause, live), (waste_cause, total.saturating_sub(live))]
@@ -121,7 +122,7 @@ fn written(before: &Facts, after: &Facts) -> Option<i64> {
     i64::try_from(share.checked_div(i128::from(new))?).ok()
 }
 
-/// The signed difference of two sizes.
+/// -
 pub fn difference(before: u64, after: u64) -> i64 {
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     signed(after).saturating_sub(signed(before))
@@ -159,7 +160,7 @@ mod tests {
             [(Cause::Documents, mib(2)), (Cause::Waste, mib(4))]
         );
         assert_eq!(of(Db, known(10, 4, 5, 0), known(4, 4, 5, 5)), [(Cause::Compaction, mib(-6))]);
-        // Written to meanwhile: uncompressed bytes grew from 8 to 12.
+        // With writes during the compaction: uncompressed bytes grew from 8 to 12.
         assert_eq!(
             of(Db, known(10, 4, 5, 0), known(8, 6, 9, 5)),
             [(Cause::Documents, mib(2)), (Cause::Compaction, mib(-4))]

@@ -22,7 +22,7 @@ pub enum Mode {
     /// recliner reports what it would do.
     #[default]
     Advise,
-    /// recliner compacts by itself.
+    /// recliner compacts without being asked.
     Enforce,
 }
 

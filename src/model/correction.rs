@@ -131,7 +131,7 @@ pub struct Correction {
     pub trust_where_low: f32,
     /// Whether enough compactions were recorded to vouch for predictions, corrected or not.
     pub is_confirmed: bool,
-    /// What an X-ray of the target's file showed; only in the correction of one target.
+    /// The last X-ray of the target's file; only in the correction of one target.
     pub inside: Option<Inside>,
 }
 
@@ -155,7 +155,7 @@ impl Correction {
         Some(facts.file_bytes.get()?.saturating_sub(self.predicted_bytes(kind, facts)?))
     }
 
-    /// The size after a compaction as an X-ray shows it, if one is of this file.
+    /// The size after a compaction according to the X-ray, if it belongs to this file.
     fn bytes_seen(self, facts: &Facts) -> Option<u64> {
         self.inside?.predicted_bytes(facts)
     }
@@ -196,7 +196,7 @@ pub fn active_bytes_of_new_file(kind: TargetKind, facts: &Facts, file_bytes: u64
     file_bytes.saturating_sub(headers)
 }
 
-/// Changes of a database since its last compaction, where known; a view does not count them.
+/// Changes of a database since its last compaction, if known; `None` for a view, which does not count them.
 pub fn changes_since_compaction(kind: TargetKind, facts: &Facts) -> Option<u64> {
     let changes = facts.changes_since_compaction().filter(|_| kind == TargetKind::Db)?;
     Some(u64::try_from(changes).unwrap_or_default())

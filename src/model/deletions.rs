@@ -1,8 +1,8 @@
-//! How many documents were deleted at earlier times, and how many of those surely still are.
+//! How many documents were deleted at earlier times, and how many of those are certainly still deleted.
 //!
-//! Owns the record of one database, a point a day that thins out with age, and the rule by which a point and the
-//! present give a lower bound. CouchDB keeps no time of a deletion before its main branch, but every change of a copy
-//! takes one of its sequences, so that few of them cannot have brought back many deleted documents.
+//! Owns the record of one database, with one point a day that thins out with age, and the rule by which a point and
+//! the current counts give a lower bound. Before its main branch, CouchDB keeps no deletion times. But every change
+//! of a copy takes one of its sequences, so that few changes cannot have brought back many deleted documents.
 
 use couchdb_names::Range;
 use serde::{Deserialize, Serialize};
@@ -15,13 +15,13 @@ use wall_clock::Moment;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Points are kept at intervals of this share of their age, and of at least a day.
+/// Points are kept at intervals of this share of their age, but of a day or more.
 const INTERVAL_SHARE: u32 = 4;
 
-/// Maximum number of ranges of a database of which copies are recorded.
+/// Maximum number of ranges per database for which copies are recorded.
 pub const MAX_RANGES: usize = 256;
 
-/// What a copy of a shard counts.
+/// The counts of a shard copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyCounts {
     /// Deleted documents.
@@ -30,18 +30,18 @@ pub struct CopyCounts {
     pub update_seq: u64,
     /// The number of the last purge.
     pub purge_seq: u64,
-    /// The number of the file: one that replaced another may have any counts.
+    /// The number of the file: a file that replaced it may have any counts.
     pub file: NonZeroU8,
 }
 
 impl CopyCounts {
-    /// The number of documents that were deleted then and have stayed so until `now`, at least; `None` if another
-    /// file has replaced that of the copy.
+    /// A lower bound of the documents that were deleted then and have stayed deleted until `now`; `None` if
+    /// another file replaced the copy's.
     ///
-    /// Of `changes`, some brought a deleted document back and others deleted one; the latter are as many as the
-    /// former and what was gained. A purge can remove a deleted document, or delete one by removing its winning
-    /// revision. So the documents that were brought back or purged are at most half of what is left of changes and
-    /// purges when the gain is taken off.
+    /// Some changes bring a deleted document back, others delete one; there are as many of the latter as of the
+    /// former plus the gain in deleted documents. A purge can remove a deleted document, or delete a document by
+    /// removing its winning revision. So at most half of the changes and purges beyond the gain brought documents
+    /// back or purged them.
     pub fn still_deleted(&self, now: &Self) -> Option<u64> {
         if self.file != now.file {
             return None;
@@ -56,10 +56,10 @@ impl CopyCounts {
     }
 }
 
-/// What is known of the copies of a database: their range, their node, and their counts where they were read.
+/// The copies of a database by range and node, with their counts if they were read.
 pub type SeenCopies<'a> = BTreeMap<(Range, &'a str), Option<CopyCounts>>;
 
-/// The copy that stands for a range.
+/// The copy that represents a range.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct RecordedCopy {
     from: u32,
@@ -77,7 +77,7 @@ impl RecordedCopy {
     }
 }
 
-/// What the recorded copies counted at a time, or before.
+/// The counts of the recorded copies at one time; for a copy that was not read then, its earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Point {
     at: Moment,
@@ -87,11 +87,11 @@ struct Point {
 /// The record of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeletionRecord {
-    /// The suffix of its files, which tells it from others of the same name.
+    /// The suffix of its files, which distinguishes it from another database of the same name.
     pub suffix: String,
     copies: Vec<RecordedCopy>,
     points: Vec<Point>,
-    /// What the copies counted when they were last seen, by this process.
+    /// The counts of the copies when this process last saw them.
     #[serde(skip)]
     latest: Vec<Option<CopyCounts>>,
 }
@@ -103,7 +103,7 @@ pub struct DeletedThen {
     pub at: Moment,
     /// Their number; `None` if a range was not read.
     pub deleted: Option<u64>,
-    /// How many of them are still deleted, at least.
+    /// A lower bound of those that are still deleted.
     pub still_deleted: u64,
 }
 
@@ -135,10 +135,10 @@ impl DeletionRecord {
         self.latest.get(at).copied().flatten().or_else(stored)
     }
 
-    /// Records what a sweep saw; whether there is something to store.
+    /// Records the counts of a sweep; returns whether there is something to store.
     pub fn see(&mut self, seen: &SeenCopies<'_>, now: Moment) -> bool {
         let before = self.points.len();
-        // The clock was set back: when those were recorded is unknown.
+        // The clock was set back: it is unknown when these were recorded.
         self.points.retain(|point| point.at <= now);
         let mut is_new = self.points.len() < before;
         for at in (0..self.copies.len()).rev() {
@@ -178,7 +178,7 @@ impl DeletionRecord {
         points.chain([&mut self.latest]).filter_map(|it| it.get_mut(at)).for_each(|it| *it = None);
     }
 
-    /// Chooses a copy for each range that has none yet, of those that were read.
+    /// Chooses one of the copies that were read for each range without a copy.
     fn add_ranges(&mut self, seen: &SeenCopies<'_>) {
         let mut known: BTreeSet<Range> = self.copies.iter().map(RecordedCopy::range).collect();
         for (&(range, node), counts) in seen {
@@ -190,7 +190,7 @@ impl DeletionRecord {
         }
     }
 
-    /// Adds a point, or to today's what was not read before.
+    /// Adds a point; if there is one of today, adds to it what was not read before.
     fn add_point(&mut self, counts: &[Option<CopyCounts>], now: Moment) -> bool {
         if counts.iter().all(Option::is_none) {
             return false;
@@ -203,7 +203,7 @@ impl DeletionRecord {
                 *known = known.or(*found);
             }
             if is_new {
-                // What was counted earlier today holds for this time as well.
+                // The counts from earlier today also hold for this time.
                 today.at = now;
             }
             return is_new;
@@ -213,7 +213,7 @@ impl DeletionRecord {
         true
     }
 
-    /// Keeps fewer points the older they are, and the first.
+    /// Keeps fewer points the older they are, but always the first.
     fn thin(&mut self, now: Moment) {
         let newest = self.last_at();
         let mut kept: Option<Moment> = None;
@@ -242,7 +242,7 @@ impl DeletionRecord {
             let still = pairs.filter_map(|(copy, then)| {
                 (*then)?.still_deleted(&now.get(&copy.key()).copied().flatten()?)
             });
-            // What has stayed deleted since an earlier time has done so since this one.
+            // Documents that stayed deleted since an earlier time did so since this one too.
             least = least.max(still.fold(0, u64::saturating_add));
             let deleted = self.sum(now, point.counts.iter().copied());
             DeletedThen { at: point.at, deleted, still_deleted: least }
@@ -250,7 +250,7 @@ impl DeletionRecord {
         self.points.iter().map(time).collect()
     }
 
-    /// The sum of deleted documents, if every range has a number.
+    /// The sum of deleted documents; `None` unless every range has a number.
     fn sum(
         &self,
         now: &SeenCopies<'_>,

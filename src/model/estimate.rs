@@ -133,7 +133,7 @@ impl FittedParameters {
                     None => self.share_of_db * slack * active as f64,
                 };
                 // Each superseded revision left its body in the file, so a file no larger than its
-                // active bytes has none, whatever its sequences say.
+                // active bytes has none, regardless of its sequences.
                 let most = active / MAX_DROPPED_DIVISOR;
                 (to_bytes(dropped).min(most).min(waste), DB_HEADER_BYTES)
             }

@@ -193,16 +193,15 @@ pub struct FactFlags {
     pub estimated: bool,
 }
 
-/// The measurements of one target, per file: for a view read over HTTP, those of one copy.
-///
 /// The number of a file, from the uuid in its header.
 pub fn file_id(uuid: &str) -> Option<NonZeroU8> {
-    // A target's row has one byte left. Zero would be unknown.
+    // A target's row has only one byte left. Zero would mean unknown.
     let [byte, ..] = xxh3_64(uuid.as_bytes()).to_be_bytes();
     NonZeroU8::new(byte.max(1))
 }
 
-/// Bytes and counts; an absent one is unknown, never zero.
+/// The measurements of one target, per file: for a view read over HTTP, those of one copy. An
+/// absent number is unknown, never zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Size of the file on disk, in bytes, without temporary compaction files.
@@ -225,13 +224,13 @@ pub struct Facts {
     /// The last purge that the index has processed; views only. A shard's purge sequences are in
     /// [`Self::overhead`].
     pub purge_seq: OptionalU64,
-    /// A number of the file, which stays over compactions; another file of the same name rarely has the same one.
-    /// Databases only.
+    /// A number that identifies the file across compactions; another file of the same name rarely has the same
+    /// one. Databases only.
     pub file_id: Option<NonZeroU8>,
     /// What the file stores besides its documents; databases only. The tables keep it only where it
     /// is large.
     pub overhead: Overhead,
-    /// What an X-ray of the file showed. The tables keep it apart.
+    /// The last X-ray of the file. The tables keep it separately.
     pub inside: Option<Inside>,
     /// When it was measured.
     pub measured_at: Option<Measurement>,
@@ -246,7 +245,7 @@ pub struct Facts {
 /// The time and the source of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measurement {
-    /// The time of its last part.
+    /// The time of its latest part.
     pub at: Moment,
     /// The source of that part.
     pub source: FactSource,

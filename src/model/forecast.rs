@@ -27,36 +27,36 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 use wall_clock::Moment;
 
-/// A day, in seconds.
+/// -
 pub const DAY: Duration = Duration::from_secs(86_400);
 
-/// The days ahead whose forecasts are kept and compared.
+/// The horizons, in days, for which forecasts are kept and compared.
 pub const HORIZONS: [u32; 3] = [1, 7, 30];
 
 /// The factors on ranges for each of [`HORIZONS`].
 pub type Widening = [f64; HORIZONS.len()];
 
-/// Growth watched for less time than this says nothing about a whole day.
+/// Minimum time of observation: less says nothing about a whole day.
 const MIN_WATCHED: Duration = Duration::from_secs(2 * 86_400);
 
-/// The farthest day of a forecast: the rhythm of four weeks says little about later ones.
+/// The farthest day of a forecast: a rhythm of four weeks says little about later days.
 const MAX_REACH_DAYS: u32 = 120;
 
-/// Number of paths; the quantiles move by less than a hundredth of the change with more.
+/// Number of paths; with more, the quantiles move by less than a hundredth of the change.
 const PATHS: usize = 300;
 
-/// Days in a row that are drawn together: a busy day often follows another one.
+/// Number of successive days that are drawn together, because a busy day often follows another.
 const BLOCK: usize = 3;
 
 /// The low, middle and high quantile.
 const QUANTILES: [f64; 3] = [0.1, 0.5, 0.9];
 
-/// What a ledger booked for one volume in one span of time. Bytes may shrink.
+/// The ledger's entries for one volume and one span of time. Bytes may shrink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BookedSpan {
-    /// Its begin.
+    /// The start of the span.
     pub from: Moment,
-    /// Its end.
+    /// The end of the span.
     pub until: Moment,
     /// Change of live bytes, and of bytes of unknown kind.
     pub live_bytes: i64,
@@ -66,17 +66,17 @@ pub struct BookedSpan {
     pub event_bytes: i64,
 }
 
-/// What was booked for a volume since its books were opened, the oldest first.
+/// The ledger's entries for one volume, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GrowthHistory {
     /// The spans.
     pub spans: Vec<BookedSpan>,
 }
 
-/// What was booked, by volume.
+/// The ledger's entries, by volume.
 pub type GrowthHistories = BTreeMap<String, GrowthHistory>;
 
-/// The sums of one day back from now.
+/// The sums of one day, counted back from now.
 #[derive(Clone, Copy, Debug, Default)]
 struct Day {
     growth: f64,
@@ -90,7 +90,7 @@ impl GrowthHistory {
         self.spans.first().map_or(Duration::ZERO, |span| span.from.age(now))
     }
 
-    /// At most `most` complete days back from now, the latest first.
+    /// At most `most` complete days, counted back from now, latest first.
     fn days(&self, now: Moment, most: usize) -> Vec<Day> {
         let seconds = DAY.as_secs();
         let count = usize::try_from(self.watched(now).as_secs() / seconds).unwrap_or(most);
@@ -112,7 +112,7 @@ impl GrowthHistory {
     }
 }
 
-/// A point of a simulation of the rules.
+/// One point of a simulation of the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FreedPoint {
     /// The time ahead.
@@ -123,7 +123,7 @@ pub struct FreedPoint {
     pub freed: f64,
 }
 
-/// What compactions free on a volume under some rules, by simulation; empty if nothing is compacted.
+/// What compactions free on a volume under some rules, according to a simulation; empty if nothing is compacted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FreedCourse(pub Vec<FreedPoint>);
 
@@ -148,7 +148,8 @@ impl FreedCourse {
         Self(std::iter::once(FreedPoint::default()).chain(rest).collect())
     }
 
-    /// Bytes that are freed by the time `waste` was written, or after this time if none is.
+    /// Bytes freed by the time at which `waste` is written; if the simulation writes no waste,
+    /// bytes freed within `after`.
     fn freed(&self, waste: f64, after: Duration) -> f64 {
         let Some(last) = self.0.last() else { return 0.0 };
         let (place, reached): (fn(&FreedPoint) -> f64, f64) = if last.waste > 0.0 {
@@ -157,7 +158,7 @@ impl FreedCourse {
             (|point| point.after.as_secs_f64(), after.as_secs_f64())
         };
         let next = self.0.partition_point(|point| place(point) <= reached);
-        // Beyond the end, it goes on as in the second half.
+        // Beyond its end, the course continues as in its second half.
         let (one, two) = match (next.checked_sub(1).and_then(|at| self.0.get(at)), self.0.get(next))
         {
             (Some(one), Some(two)) => (one, two),
@@ -172,10 +173,10 @@ impl FreedCourse {
     }
 }
 
-/// What a forecast is made from.
+/// The facts that a forecast is based on.
 #[derive(Clone, Copy, Debug)]
 pub struct VolumeFacts<'a> {
-    /// What was booked.
+    /// The ledger's entries.
     pub history: &'a GrowthHistory,
     /// Free bytes now.
     pub free_bytes: u64,
@@ -198,8 +199,7 @@ pub struct FreeRange {
     pub high: u64,
 }
 
-/// When a volume is full: the median, and the ends of the range of 80 %. None if not within the
-/// reach of the forecast.
+/// When a volume is full: the median, and the ends of the range of 80 %. `None` if not within reach of the forecast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FullRange {
     /// One outcome of ten is earlier.
@@ -211,7 +211,7 @@ pub struct FullRange {
 }
 
 impl FullRange {
-    /// Its ends in words; none within one day, or if it has none.
+    /// The range in words; `None` if it lies within one day, or is unknown.
     pub fn likely(self) -> Option<String> {
         match (self.early.map(Moment::date), self.late.map(Moment::date)) {
             (Some(early), Some(late)) if early != late => {
@@ -250,17 +250,17 @@ pub enum Withheld {
 }
 
 impl Forecast {
-    /// How far it reaches: what is later is not known yet.
+    /// How far the forecast reaches.
     pub fn reach(&self) -> Duration {
         DAY * u32::try_from(self.days.len()).unwrap_or(u32::MAX)
     }
 
-    /// Free bytes after this many days; none beyond its reach.
+    /// Free bytes after this many days; `None` beyond the reach.
     pub fn after_days(&self, days: u32) -> Option<FreeRange> {
         self.days.get(usize::try_from(days).ok()?.checked_sub(1)?).copied()
     }
 
-    /// The median of free bytes after this time; none beyond its reach.
+    /// The median of free bytes after this time; `None` beyond the reach.
     pub fn median_after(&self, after: Duration) -> Option<u64> {
         let days = after.as_secs_f64() / DAY.as_secs_f64();
         let whole = u32::try_from(after.as_secs() / DAY.as_secs()).ok()?;
@@ -275,7 +275,7 @@ impl Forecast {
     }
 }
 
-/// How far a forecast reaches if growth was watched for so long.
+/// How far a forecast reaches after this time of observation.
 pub fn reach_of(watched: Duration) -> Duration {
     (watched * REACH_FACTOR).min(DAY * MAX_REACH_DAYS)
 }
@@ -369,7 +369,7 @@ impl Path {
     }
 }
 
-/// Draws of past days: always the same ones, so that a forecast changes only with its facts.
+/// Random draws of past days. They are the same every time, so that a forecast changes only with its facts.
 struct Draws {
     steps: u64,
     /// Number of past days.
@@ -377,18 +377,18 @@ struct Draws {
 }
 
 impl Draws {
-    /// A number in 0 to 1.
+    /// A number from 0 to 1.
     fn uniform(&mut self) -> f64 {
         self.steps += 1;
         (random_bits(1, self.steps - 1) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A number of the normal distribution, as a sum of twelve.
+    /// A normally distributed number, as a sum of twelve uniform ones.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
     }
 
-    /// At least `length` past days, in blocks that run towards the present.
+    /// At least `length` past days, in blocks that run forward in time.
     fn blocks(&mut self, length: usize) -> Vec<usize> {
         let mut days = Vec::with_capacity(length + BLOCK);
         while days.len() < length {
@@ -404,7 +404,7 @@ impl Draws {
     }
 }
 
-/// The three quantiles.
+/// -
 fn quantiles(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
     QUANTILES.map(|share| rhythm::quantile(&values, share))

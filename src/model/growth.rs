@@ -15,20 +15,21 @@ use crate::model::{
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// Time constant of the mean of hours: a change this old weighs a third of a new one.
+/// Time constant of the mean of hours: a change of this age weighs a third of a new one.
 const HOURS: Duration = Duration::from_secs(6 * 3_600);
 
 /// Time constant of the mean of days.
 const DAYS: Duration = Duration::from_secs(3 * 86_400);
 
-/// Growth watched for less time than this is not used.
+/// Minimum time of observation before growth is used.
 const MIN_WATCHED: Duration = Duration::from_secs(600);
 
-/// Growth says something about this many times the time for which it was watched: a load of minutes is no rate of a week.
+/// Growth is extrapolated to this multiple of the time for which it was watched: minutes of load do not make a weekly
+/// rate.
 pub const REACH_FACTOR: u32 = 2;
 
-/// A compaction catches up at no less than this share of its rate, and within this time: one that
-/// takes longer is not worth predicting.
+/// A compaction catches up at no less than this share of its rate, and within this time; longer
+/// catch-ups are not worth predicting.
 const MIN_CATCH_UP_SHARE: f64 = 0.1;
 const MAX_CATCH_UP: Duration = Duration::from_secs(30 * 86_400);
 
@@ -46,7 +47,7 @@ pub struct Growth {
     active: RateMeans,
     /// Time of the first reading; the Unix epoch before there is one.
     watched_since: Moment,
-    /// The time up to which the means are calculated; readings showed no change since.
+    /// The time up to which the means are calculated; readings since then showed no change.
     updated_at: Moment,
 }
 
@@ -59,17 +60,17 @@ pub struct ExpectedRate {
     pub days: f64,
 }
 
-/// The growth of a file from now on, no farther than it was watched for long enough to tell.
+/// The growth of a file from now on, only as far ahead as the observation allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GrowthAhead {
     file: ExpectedRate,
     active: ExpectedRate,
-    /// How far ahead it is known.
+    /// How far ahead the growth is known.
     pub reach: Duration,
 }
 
 impl GrowthAhead {
-    /// Bytes by which the file and its live bytes grow within a time; what is beyond the reach adds nothing.
+    /// Bytes by which the file and its live bytes grow within a time; growth beyond the reach is not counted.
     pub fn within(self, span: Duration) -> (f64, f64) {
         let span = span.min(self.reach);
         (self.file.bytes_within(span), self.active.bytes_within(span))
@@ -165,8 +166,7 @@ impl RateMeans {
 impl Growth {
     /// The growth after a reading; `previous` is the reading before it.
     ///
-    /// How much was written between a reading before a compaction and one after it is unknown, so
-    /// that time counts for nothing.
+    /// What was written between a reading before a compaction and one after it is unknown, so that time is left out.
     pub fn after_reading(
         self,
         previous: Option<&SizeReading>,
@@ -238,8 +238,8 @@ impl Growth {
         Some((expected(self.file), expected(self.active)))
     }
 
-    /// Its growth from now on, as far as it was watched for long enough to tell; `None` until it was watched long enough
-    /// for any time.
+    /// Its growth from now on, as far as the observation allows; `None` until it was watched long enough to say
+    /// anything.
     pub fn ahead(self, now: Moment) -> Option<GrowthAhead> {
         let (file, active) = self.expected(now)?;
         Some(GrowthAhead { file, active, reach: self.watched(now)?.saturating_mul(REACH_FACTOR) })
@@ -262,13 +262,13 @@ impl Growth {
         Some((rate(self.file), rate(self.active)))
     }
 
-    /// Waste that is written to a file while a compaction writes this much of it: the compaction
-    /// catches up with the writes, and leaves what they supersede. Zero while growth is not known.
+    /// Waste that is written while a compaction copies `bytes` of the file: the compaction also
+    /// copies concurrent writes, and leaves what they supersede. Zero while growth is unknown.
     pub fn waste_during(self, bytes: u64, bytes_per_second: Option<f64>, now: Moment) -> u64 {
         let Some(((file, active), pace)) = self.expected(now).zip(bytes_per_second) else {
             return 0;
         };
-        // What is written meanwhile has to be copied too.
+        // Concurrent writes must be copied too.
         let pace = (pace - file.hours.max(0.0)).max(pace * MIN_CATCH_UP_SHARE);
         let seconds = bytes as f64 / pace.max(f64::MIN_POSITIVE);
         let span = Duration::try_from_secs_f64(seconds).unwrap_or(MAX_CATCH_UP).min(MAX_CATCH_UP);
@@ -366,8 +366,8 @@ mod tests {
 
     #[test]
     fn waste_written_during_a_compaction_depends_on_its_rate() {
-        // 1 MB a second, of which 0.4 are live: at 5 MB a second, 40 MB take ten seconds, because
-        // what is written meanwhile is copied too.
+        // 1 MB per second, of which 0.4 are live: at 5 MB per second, 40 MB take ten seconds,
+        // because concurrent writes are copied too.
         let steps =
             (0..=300).map(|step| reading(step * 600, 600_000_000 * step, 240_000_000 * step));
         let growth = growth(&steps.collect::<Vec<_>>());

@@ -1,7 +1,7 @@
-//! Who reads the indexes, by day, as access logs tell.
+//! Who reads the indexes, by day, according to access logs.
 //!
-//! Owns the sums of each source and the rule of what they cover. Keeps names of databases, design documents and views,
-//! and nothing else of a request.
+//! Owns the sums of each source, and the rule that decides which time they cover. Of a request, keeps only the names
+//! of the database, the design document and the view.
 
 use access_log::{Class, Day, DayReads, How, LogReads, Source, UseKey};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,35 +10,35 @@ use wall_clock::Moment;
 /// Days for which reads are kept.
 pub const KEPT_DAYS: u32 = 400;
 
-/// Days over which the reads of a day are averaged.
+/// Number of days over which reads per day are averaged.
 pub const RECENT_DAYS: u32 = 30;
 
-/// The sum of one use over days.
+/// The use of something, summed over days.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UseSum {
     /// The first day with it.
     pub first: Day,
     /// The last day with it.
     pub last: Day,
-    /// The numbers of the latest days with it.
+    /// The number of uses on each of the latest days with any.
     pub recent: BTreeMap<Day, u64>,
 }
 
 /// The reads of one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceReads {
-    /// The hours of each day.
+    /// The covered hours of each day.
     pub days: BTreeMap<Day, Hours>,
-    /// The uses.
+    /// -
     pub uses: BTreeMap<UseKey, UseSum>,
 }
 
 /// The hours of a day of a log, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hours {
-    /// Those with a request.
+    /// Hours with a request.
     pub seen: u32,
-    /// Those of which lines may be missing.
+    /// Hours in which lines may be missing.
     pub broken: u32,
 }
 
@@ -70,14 +70,14 @@ impl SourceReads {
         }
     }
 
-    /// Forgets what is older than it is kept.
+    /// Removes what is older than `KEPT_DAYS`.
     pub fn forget(&mut self, now: Day) {
         let oldest = now.ago(KEPT_DAYS);
         self.days.retain(|day, _| *day >= oldest);
         self.uses.retain(|_, sum| sum.last >= oldest);
     }
 
-    /// The uses of a design document, or with an empty id the queries of a database that name none.
+    /// The uses of a design document or, with an empty id, the queries of a database that name no design document.
     fn of<'a>(
         &'a self,
         db: &'a str,
@@ -94,7 +94,7 @@ impl SourceReads {
     }
 }
 
-/// Since when design documents are known, by database and id.
+/// Since when design documents have been known, by database and id.
 pub type KnownDesigns = BTreeMap<(String, String), Day>;
 
 /// The reads of all sources.
@@ -110,7 +110,7 @@ pub struct Reads {
     pub problems: Vec<String>,
 }
 
-/// What is asked about: an index, or one of its views.
+/// The subject of a question: an index, or one of its views.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// The database.
@@ -119,7 +119,7 @@ pub struct Asked<'a> {
     pub designs: &'a [&'a str],
     /// Only this view; or this search index, as in [`UseKey`].
     pub view: Option<&'a str>,
-    /// Whether it is an index of Mango, which any query of the database may have read.
+    /// Whether it is a Mango index, which any query of the database may have read.
     pub is_mango: bool,
 }
 
@@ -128,29 +128,29 @@ pub struct Asked<'a> {
 pub struct Readers {
     /// The last day with a read.
     pub last: Option<Day>,
-    /// Reads a day, over the latest days of which any hour is covered; `None` if there is none.
+    /// Reads per day, over the latest days with at least one covered hour; `None` if there is none.
     pub per_day: Option<f64>,
     /// The classes of clients.
     pub classes: BTreeSet<Class>,
 }
 
 impl Reads {
-    /// What was read of logs, without a service that keeps it.
+    /// The reads in these logs alone, without those that a service has stored.
     pub fn of_logs(logs: &LogReads) -> Self {
         let mut reads = Self::default();
         reads.add(logs);
         reads
     }
 
-    /// Adds what was read of logs.
+    /// Adds the reads in these logs.
     pub fn add(&mut self, logs: &LogReads) {
         for ((source, day), reads) in &logs.days {
             self.sources.entry(source.clone()).or_default().add(*day, reads);
         }
     }
 
-    /// The first and the last day of the time without a gap in which every request to these nodes is known, until
-    /// yesterday or the day before. `None` if there is none.
+    /// The first and the last day of the latest gapless period in which every request to these nodes is known; it
+    /// ends yesterday or the day before. `None` if there is none.
     pub fn covered_days(&self, nodes: &BTreeSet<&str>, now: Moment) -> Option<(Day, Day)> {
         let today = Day::of(now.unix());
         // Lines arrive late.
@@ -167,15 +167,15 @@ impl Reads {
         let of = |source: &SourceReads| source.days.get(&day).map_or(0, |it| it.covered());
         let is_proxy = |it: &(&Source, &SourceReads)| matches!(it.0, Source::Proxy(_));
         let proxies = self.sources.iter().filter(is_proxy).map(|(_, source)| of(source));
-        // Each of several proxies sees a part.
+        // Each of several proxies sees only a part.
         let proxies = proxies.reduce(|one, other| one & other).filter(|_| self.proxies_see_all);
         let own = |node: &str| self.sources.get(&Source::Node(node.to_owned())).map_or(0, of);
         !nodes.is_empty()
             && nodes.iter().all(|node| own(node) | proxies.unwrap_or_default() == WHOLE)
     }
 
-    /// For how many whole days nobody has read what is asked about, while every request was known and its design
-    /// documents existed unchanged: the first day and their number. `None` if it was read lately, or if it is unknown.
+    /// For how many whole days nobody has read the subject, while every request was known and its design documents
+    /// existed unchanged: the first day and the number of days. `None` if it was read lately, or if that is unknown.
     pub fn unread(
         &self,
         asked: Asked<'_>,
@@ -192,12 +192,12 @@ impl Reads {
         (since <= until).then(|| (since, until.since(since) + 1))
     }
 
-    /// Since when a design document exists unchanged, as far as logs and recliner tell.
+    /// Since when a design document has existed unchanged, as far as logs and recliner know.
     pub fn known_since(&self, db: &str, design: &str) -> Option<Day> {
         let uses = || self.sources.values().flat_map(|source| source.of(db, design));
         let written = uses().filter(|(key, _)| key.how == How::Written);
         let written = written.map(|(_, sum)| sum.last).max();
-        // That it was asked for in vain does not show that it exists.
+        // A refused request does not show that it exists.
         let seen = uses().filter(|(key, _)| key.how != How::Refused);
         let seen = seen.map(|(_, sum)| sum.first).min();
         let own = self.known.get(&(db.to_owned(), design.to_owned())).copied();
@@ -205,7 +205,7 @@ impl Reads {
         Some(written.map_or(first, |written| written.max(first)))
     }
 
-    /// The views of design documents that logs name.
+    /// The views of these design documents that appear in logs.
     pub fn views<'a>(&'a self, db: &'a str, designs: &'a [&'a str]) -> BTreeSet<&'a str> {
         let sources = || self.sources.values();
         let uses = designs.iter().flat_map(|design| sources().flat_map(|it| it.of(db, design)));
@@ -213,8 +213,7 @@ impl Reads {
         named.map(|(key, _)| &*key.view).filter(|view| !view.starts_with('_')).collect()
     }
 
-    /// How often clients asked in vain for a design document's views or functions since a day, as far as it is
-    /// remembered.
+    /// How many requests for a design document's views or functions were refused since a day, as far as recorded.
     pub fn refused(&self, db: &str, design: &str, since: Day) -> u64 {
         // A proxy and the node behind it both log a request.
         let mut counts = [0_u64; 2];
@@ -227,7 +226,7 @@ impl Reads {
         counts.into_iter().max().unwrap_or_default()
     }
 
-    /// Who reads what is asked about.
+    /// The readers of the subject.
     pub fn readers(&self, asked: Asked<'_>, now: Moment) -> Readers {
         let today = Day::of(now.unix());
         let is_recent = |day: Day| day < today && today.since(day) <= RECENT_DAYS;
@@ -257,7 +256,7 @@ impl Reads {
         let most = |day: &Day| counts.iter().filter_map(|of| of.get(day)).max().copied();
         let total: u64 = days.iter().filter_map(most).sum();
         readers.per_day = (!days.is_empty()).then(|| total as f64 / days.len() as f64);
-        // A log without user agents tells less than another.
+        // A log without user agents says less than one with them.
         if readers.classes.len() > 1 {
             readers.classes.remove(&Class::Unknown);
         }

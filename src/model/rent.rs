@@ -148,7 +148,7 @@ impl Rent {
         Self { paid: to_single(paid * left), since: reading.at }
     }
 
-    /// The rent while sizes are unknown: the rent so far, which stops growing.
+    /// The rent while sizes are unknown: it stays, but stops growing.
     fn without_reading(self, previous: Option<&WasteReading>) -> Self {
         previous.map_or(self, |previous| Self {
             since: Moment::default(),

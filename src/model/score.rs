@@ -103,7 +103,7 @@ pub struct Miss {
 }
 
 impl Miss {
-    /// Whether the passage of time or more writes can end it.
+    /// Whether time or further writes can end it.
     pub const fn is_of_amount(&self) -> bool {
         matches!(
             self.reason,
@@ -191,8 +191,7 @@ pub fn score(
     }
 }
 
-/// How overdue the compaction of a file is by a channel's rule; a miss if its sizes or its rent are
-/// unknown.
+/// How overdue the compaction of a file is under a channel's rule; a miss if its sizes or its rent are unknown.
 fn overdue_by(
     channel: &Channel,
     kind: TargetKind,
@@ -208,7 +207,7 @@ fn overdue_by(
     Ok(overdue(rent, cost, channel.horizon.as_secs_f64() * horizon_factor))
 }
 
-/// A file whose size the channel accepts.
+/// -
 enum AcceptedSizes {
     NoActiveBytes,
     WithActiveBytes { file: u64, active: u64 },

@@ -39,7 +39,7 @@ pub struct Settings {
     pub couchdb: couchdb_client::ClientSettings,
     /// Which nodes this process serves.
     pub nodes: ServedNodes,
-    /// Sidecars whose exact measurements of views are used.
+    /// Sidecars whose exact measurements of shard and view files are used.
     pub peers: Vec<couchdb_client::Address>,
     /// Whether this process handles the targets of the whole cluster: views and cleanups over HTTP.
     /// Exactly one process of a cluster does.
@@ -217,7 +217,7 @@ impl Scan {
     }
 }
 
-/// Keys that are absent follow from the interval; keys that are present must be consistent with it.
+/// Absent keys follow from the interval; present keys must be consistent with it.
 fn check_scan(scan: &mut Scan, section: &mut Section<'_, '_>) {
     let usual = Scan::every(scan.interval);
     match section.value_at("interval_followed") {
@@ -235,7 +235,7 @@ fn check_scan(scan: &mut Scan, section: &mut Section<'_, '_>) {
     match section.value_at("fresh_for") {
         None => scan.fresh_for = usual.fresh_for,
         // A note, not a problem: too short a time only holds starts back, which is safe, and a
-        // sweep may well take less time than its interval.
+        // sweep often takes less time than its interval.
         Some(value) if scan.fresh_for < scan.interval.saturating_mul(Scan::FRESH_INTERVALS) => {
             let problem = format!(
                 "{} is less than {} scan intervals of {}: one slow sweep makes every fact stale, and stale facts start nothing",

@@ -13,36 +13,36 @@ pub struct Share {
 }
 
 impl Share {
-    /// Nothing.
+    /// -
     pub const NONE: Self = Self { jobs: 0, bytes_per_hour: 0 };
-    /// No limit.
+    /// -
     pub const ALL: Self = Self { jobs: usize::MAX, bytes_per_hour: u64::MAX };
 
-    /// The larger of both, each number for itself.
+    /// The larger of the two, separately for each number.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         self.zip(other, usize::max, u64::max)
     }
 
-    /// The smaller of both, each number for itself.
+    /// The smaller of the two, separately for each number.
     #[must_use]
     pub fn min(self, other: Self) -> Self {
         self.zip(other, usize::min, u64::min)
     }
 
-    /// Both together.
+    /// The sum of the two.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         self.zip(other, usize::saturating_add, u64::saturating_add)
     }
 
-    /// What is left of this without the other.
+    /// What remains of this after the other is taken.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         self.zip(other, usize::saturating_sub, u64::saturating_sub)
     }
 
-    /// Whether neither number is above the other's.
+    /// Whether both numbers are within the other's.
     #[must_use]
     pub const fn fits(self, other: Self) -> bool {
         self.jobs <= other.jobs && self.bytes_per_hour <= other.bytes_per_hour

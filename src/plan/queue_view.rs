@@ -72,7 +72,7 @@ impl PublishedQueues {
     }
 }
 
-/// The queues with sums that include what the last compactions of these targets taught.
+/// The queues, with sums that include the corrections learned from the last compactions of these targets.
 pub(super) fn with_learned_bytes(
     queues: &Arc<[Arc<QueueView>]>,
     (predicted, learned): (&Snapshot, &Snapshot),

@@ -366,7 +366,6 @@ impl Refusal {
         is_limit && self.value < self.limit
     }
 
-    /// A refusal with a value and a limit.
     pub(super) const fn with_numbers(reason: RefusalReason, value: f64, limit: f64) -> Self {
         Self { value: Some(value), limit: Some(limit), ..Self::without_numbers(reason) }
     }

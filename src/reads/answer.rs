@@ -23,9 +23,9 @@ pub struct LogSource {
     pub node: Option<String>,
     /// The path of a proxy's log; null for a node.
     pub log: Option<String>,
-    /// The hours (UTC) of each day of which every request is known, one bit each, the lowest from midnight to one.
+    /// The hours (UTC) of each day for which every request is known, one bit each, the lowest from midnight to one.
     pub covered: BTreeMap<String, u32>,
-    /// What was used.
+    /// The uses.
     pub uses: Vec<LogUse>,
 }
 
@@ -34,12 +34,12 @@ pub struct LogSource {
 pub struct LogUse {
     /// The database.
     pub db: String,
-    /// The design document, by id; empty for a query of Mango, of which a log does not tell the index.
+    /// The id of the design document; empty for a Mango query, because the log does not name its index.
     pub ddoc: String,
-    /// The view or search index (`_search/x`, `_nouveau/x`); empty if none was read, or if the log does not tell.
+    /// The view or search index (`_search/x`, `_nouveau/x`); empty if none was read, or if the log does not name it.
     pub view: String,
-    /// How it was used: `read`; `find`, by a query of Mango; `function`, a filter, update or show function; `seen`, its
-    /// document was read; `refused`, a view or function was asked for and is not there; or `written`.
+    /// How it was used: `read`; `find`, by a Mango query; `function`, a filter, update or show function; `seen`, its
+    /// document was read; `refused`, a view or function was requested but does not exist; or `written`.
     #[schemars(with = "String")]
     pub how: How,
     /// By which clients, as far as the log has user agents: `browser`, `replicator`, `library` or `unknown`.
@@ -54,13 +54,13 @@ pub struct LogUse {
 }
 
 impl ReadsAnswer {
-    /// What is known.
+    /// The reads as the API shows them.
     pub fn of(reads: &Reads) -> Self {
         let sources = reads.sources.iter().map(|(source, it)| LogSource::of(source, it)).collect();
         Self { sources, problems: reads.problems.clone() }
     }
 
-    /// What another recliner knows; entries that make no sense are left out.
+    /// The sources in another recliner's answer; invalid entries are left out.
     pub fn into_sources(self) -> BTreeMap<Source, SourceReads> {
         self.sources.into_iter().filter_map(LogSource::into_source).collect()
     }

@@ -1,7 +1,7 @@
-//! Follows logs through rotation: of each file, what was not read yet.
+//! Follows logs through rotation: reads from each file what was not read yet.
 //!
-//! Owns how far each file was read. A file is known by its first line, so that it may be renamed, copied or compressed.
-//! Never waits for a file to grow.
+//! Owns the position in each file. A file is identified by its first line, so that it may be renamed, copied or
+//! compressed. Never waits for a file to grow.
 
 use super::log_file::LogFile;
 use access_log::{Day, LogReads};
@@ -14,19 +14,19 @@ use std::{
     time::SystemTime,
 };
 
-/// Days after which a file that is gone is forgotten.
+/// Number of days after which the position in a missing file is dropped.
 const FORGOTTEN_AFTER: u32 = 30;
 
-/// How far a file was read.
+/// The position in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Progress {
     /// Bytes of text.
     offset: u64,
-    /// The day on which it was last there.
+    /// The last day on which the file existed.
     present: Day,
 }
 
-/// The state of a file of which everything was read.
+/// The state of a file that was read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Finished {
     inode: u64,
@@ -35,36 +35,36 @@ struct Finished {
     fingerprint: u64,
 }
 
-/// The files and how far each was read.
+/// The files and the position in each.
 #[derive(Debug, Default)]
 pub(super) struct Follower {
     progress: BTreeMap<u64, Progress>,
     finished: BTreeMap<PathBuf, Finished>,
 }
 
-/// What was read in one step.
+/// The result of one step.
 #[derive(Debug, Default)]
 pub(super) struct Step {
     pub(super) reads: LogReads,
-    /// Whether there is more to read at once.
+    /// Whether more can be read at once.
     pub(super) more: bool,
     /// What could not be read, in sentences.
     pub(super) problems: Vec<String>,
 }
 
 impl Follower {
-    /// Continues where an earlier process stopped; what cannot be read is nothing.
+    /// Continues where an earlier process stopped; an unreadable state counts as none.
     pub(super) fn resume(stored: &[u8]) -> Self {
         let progress = postcard::from_bytes(stored).unwrap_or_default();
         Self { progress, finished: BTreeMap::new() }
     }
 
-    /// What to store.
+    /// The state to store.
     pub(super) fn encode(&self) -> Vec<u8> {
         postcard::to_stdvec(&self.progress).unwrap_or_default()
     }
 
-    /// Reads on in all logs, about `max_bytes` in all.
+    /// Continues to read all logs, about `max_bytes` in total.
     pub(super) fn read(&mut self, logs: &[PathBuf], today: Day, max_bytes: u64) -> Step {
         let mut step = Step::default();
         let mut left = max_bytes;
@@ -82,7 +82,7 @@ impl Follower {
                     step.more = true;
                     break;
                 }
-                // Lines of a file that came before the oldest one, or between, may be lost.
+                // Lines from before the oldest file, or from a file in between, may be lost.
                 let may_miss = at == 0 && !is_followed;
                 match self.read_file(log, file, (today, may_miss), left, &mut step) {
                     Ok(read) => left = left.saturating_sub(read),
@@ -104,7 +104,7 @@ impl Follower {
                 .is_ok_and(|it| it.is_some_and(|it| self.progress.contains_key(&it)))
     }
 
-    /// Reads on in one file; returns how much was read.
+    /// Continues to read one file; returns the number of bytes read.
     fn read_file(
         &mut self,
         log: &Path,
@@ -150,8 +150,8 @@ struct Found {
     state: Finished,
 }
 
-/// The files of a log, the oldest first: itself, and those beside it whose names begin with its name, as rotation leaves
-/// them.
+/// The files of a log, the oldest first: itself, and those next to it whose names begin with its name, as rotation
+/// leaves them.
 fn files_of(log: &Path) -> io::Result<Vec<Found>> {
     let name = log.file_name().unwrap_or_default().as_encoded_bytes();
     let directory = match log.parent() {
@@ -218,7 +218,7 @@ mod tests {
             file.write_all(text.as_bytes()).unwrap();
         }
 
-        /// Reads on, and returns the number of reads of the view so far.
+        /// Continues to read, and returns the number of reads of the view so far.
         fn count(&mut self, view: &str) -> u64 {
             let logs = [self.path("couch.log")];
             loop {
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!((log.count("v"), log.count("v")), (3, 3));
         log.restart();
         log.append(&line(4, "v"));
-        // Renamed, with lines that were not read yet, and a new file.
+        // The file was renamed with unread lines, and a new one created.
         fs::rename(log.path("couch.log"), log.path("couch.log.1")).unwrap();
         log.append(&line(5, "v"));
         assert_eq!(log.count("v"), 5);
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(log.count("v"), 5);
         log.restart();
         assert_eq!(log.count("v"), 5);
-        // Copied and emptied.
+        // The file was copied and emptied.
         fs::copy(log.path("couch.log"), log.path("couch.log-20261127")).unwrap();
         fs::write(log.path("couch.log"), "").unwrap();
         assert_eq!(log.count("v"), 5);
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(log.broken(), 1 << 3, "no other line was missed");
     }
 
-    /// What an earlier release stored can be read: otherwise all lines of the logs would count again.
+    /// An earlier release's state can be read; otherwise all lines of the logs would be counted again.
     #[test]
     fn stored_progress_keeps_its_encoding() {
         let progress = [(7, Progress { offset: 300, present: TODAY })].into();
@@ -324,7 +324,7 @@ mod tests {
             .unwrap();
         let why = LogFile::open(&path).unwrap_err();
         assert_eq!(why.to_string(), "it is not a regular file");
-        // A pipe beside a log is none of its rotated files.
+        // A pipe next to a log is not one of its rotated files.
         log.append(&line(3, "v"));
         let logs = [log.path("couch.log")];
         assert_eq!(Follower::default().read(&logs, TODAY, 9_999).problems, [""; 0]);

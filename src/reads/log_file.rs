@@ -1,4 +1,4 @@
-//! One log: a file, perhaps compressed, or a stream.
+//! One log: a file, possibly compressed, or a stream.
 
 use access_log::{Line, LineReader, LogReads, read_line};
 use flate2::bufread::MultiGzDecoder;
@@ -10,16 +10,16 @@ use std::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes that are read at a time.
+/// Number of bytes read at a time.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// The first bytes of a compressed file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The begin of a first line that is compared.
+/// Maximum number of bytes of a first line that are compared.
 const MAX_FINGERPRINT_BYTES: usize = 4 << 10;
 
-/// What was read of a log.
+/// The amount that was read from a log.
 #[derive(Debug, Default)]
 pub struct ReadLog {
     /// Number of lines.
@@ -30,10 +30,11 @@ pub struct ReadLog {
     pub bytes: u64,
 }
 
-/// Adds what a stream says until it ends; lines that do not name a node are those of `log`.
+/// Reads a stream to its end and adds its requests; lines that do not name a node are attributed to
+/// `log`.
 ///
 /// # Errors
-/// The error of the stream; what came before it was added.
+/// The error of the stream; everything before it was added.
 pub fn read_stream(
     stream: impl BufRead,
     log: &str,
@@ -57,10 +58,10 @@ pub fn read_stream(
 }
 
 impl ReadLog {
-    /// Adds what a file says.
+    /// Reads a file and adds its requests.
     ///
     /// # Errors
-    /// Why it cannot be read to its end; what came before was added.
+    /// If it cannot be read to its end; everything before was added.
     pub fn of_file(path: &Path, reads: &mut LogReads) -> Result<Self, (Self, io::Error)> {
         let stream = open(path).map_err(|why| (Self::default(), why))?;
         read_stream(stream, &path.display().to_string(), reads)
@@ -103,8 +104,8 @@ impl LogFile {
         })
     }
 
-    /// What identifies the text, whatever its file is called and whether it is compressed: its first line. `None`
-    /// until that line is whole.
+    /// Identifies the text, regardless of the file's name and compression, by its first line. `None` until that
+    /// line is complete.
     pub(super) fn fingerprint(&mut self) -> io::Result<Option<u64>> {
         let begin = match self {
             Self::Plain(file) => file.fill_buf()?,
@@ -124,8 +125,8 @@ impl LogFile {
         }
     }
 
-    /// Adds lines until the end, or until `max_bytes` of a file that is not compressed; returns the bytes of whole lines
-    /// and whether there may be more.
+    /// Adds lines until the end or, for an uncompressed file, until `max_bytes`; returns the bytes of whole lines and
+    /// whether there may be more.
     pub(super) fn read(
         &mut self,
         log: &str,
@@ -134,7 +135,7 @@ impl LogFile {
     ) -> io::Result<(u64, bool)> {
         match self {
             Self::Plain(file) => read_lines(file, log, max_bytes, reads),
-            // To continue, all that comes before would be uncompressed again.
+            // Continuing later would mean uncompressing everything before again.
             Self::Compressed(text) => read_lines(text, log, u64::MAX, reads),
         }
     }

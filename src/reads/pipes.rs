@@ -1,9 +1,9 @@
-//! Reads logs that come through named pipes, as their lines arrive.
+//! Reads logs from named pipes as their lines arrive.
 //!
-//! Owns the open pipes. Never blocks: neither the opening nor a read waits for a writer. A pipe has no history, so an
-//! hour counts as covered only when it is over and one writer was read from before its begin until after its end. What
-//! a writer that crashes, a restart, or a kill interrupts is therefore never stored as covered. The end of a writer shows
-//! only while no other process has the pipe open for writing.
+//! Owns the open pipes. Never blocks: neither opening nor reading waits for a writer. A pipe has no history, so an hour
+//! counts as covered only once it is over and a single writer was read from before its start until after its end.
+//! Therefore an hour that a crash of the writer, a restart or a kill interrupts is never stored as covered. The end of
+//! a writer is visible only while no other process has the pipe open for writing.
 
 use access_log::{Day, Line, LineReader, LogReads, Source, read_line};
 use std::{
@@ -19,10 +19,10 @@ use std::{
 use tokio::net::unix::pipe;
 use wall_clock::{Clock, Moment};
 
-/// Uses that wait for the journal before more is read.
+/// Maximum number of uses that wait for the journal before reading pauses.
 pub(super) const MAX_WAITING: usize = 200_000;
 
-/// Lines of a pipe between which other tasks may run.
+/// Number of lines of a pipe after which other tasks may run.
 const STEP_LINES: usize = 50_000;
 
 /// The pipes among the logs.
@@ -32,8 +32,8 @@ pub(super) struct Pipes {
 }
 
 impl Pipes {
-    /// Opens the pipes among `logs`, and closes those that are no longer among them. Returns the other logs, and what
-    /// cannot be read, in sentences.
+    /// Opens the pipes among `logs`, and closes those no longer among them. Returns the other logs, and sentences
+    /// about what cannot be read.
     pub(super) fn open(&mut self, logs: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
         let (mut others, mut problems) = (Vec::new(), Vec::new());
         let mut before = mem::take(&mut self.open);
@@ -72,7 +72,8 @@ impl Pipes {
         drop(futures::future::select_all(pipes).await);
     }
 
-    /// Reads what arrives while other work goes on, so that the end of a writer is seen before the next one comes.
+    /// Reads arriving lines while other work continues, so that the end of a writer is noticed before the next one
+    /// comes.
     pub(super) async fn read_during(
         &mut self,
         work: impl Future<Output = ()>,
@@ -98,8 +99,8 @@ impl Pipes {
             if goes_on {
                 return true;
             }
-            // The next writer is another one. A pipe that ended without a request is opened again with the next look
-            // at the logs, so that one that always ends does not keep this task busy.
+            // From here on, the writer is another one. A pipe that ended without a request is opened again only when
+            // the logs are next checked, so that a pipe that keeps ending does not keep this task busy.
             let next = pipe.whole_from.and_then(|_| Pipe::open(log, pipe.id).ok());
             next.map(|next| *pipe = next).is_some()
         });
@@ -107,7 +108,7 @@ impl Pipes {
     }
 }
 
-/// What identifies the pipe at a path, if there is one.
+/// Identifies the pipe at a path, if there is one.
 fn id_of(log: &Path) -> Option<(u64, u64)> {
     let about = fs::metadata(log).ok()?;
     about.file_type().is_fifo().then(|| (about.dev(), about.ino()))
@@ -129,9 +130,9 @@ struct Pipe {
     lines: LineReader<BufReader<Stream>>,
     /// Its device and inode.
     id: (u64, u64),
-    /// The first hour, since 1970, that began after its first request; `None` before that request.
+    /// The first full hour, counted since 1970, after its first request; `None` before that request.
     whole_from: Option<u64>,
-    /// The hours with a request that may not be over, one bit each.
+    /// The hours with a request that may still continue, one bit each.
     unfinished: BTreeMap<(Source, Day), u32>,
 }
 
@@ -158,7 +159,7 @@ impl Pipe {
             left > 0
         });
         if let Some(first) = first {
-            // A pipe may hold old lines, and the writer's clock may be ahead.
+            // A pipe may contain old lines, and the writer's clock may be ahead.
             self.whole_from.get_or_insert_with(|| first.max(now.unix()) / 3600 + 1);
             self.keep_whole_hours(&mut arrived);
             reads.merge(arrived);
@@ -169,8 +170,8 @@ impl Pipe {
         }
     }
 
-    /// Leaves in `arrived` only hours of which every line came: those that are over, as a later line of the same source
-    /// shows.
+    /// Keeps in `arrived` only hours of which every line was read: a later line of the same source shows that they are
+    /// over.
     fn keep_whole_hours(&mut self, arrived: &mut LogReads) {
         for ((source, day), it) in &mut arrived.days {
             let first = self.whole_from.unwrap_or(u64::MAX).saturating_sub(day.start() / 3600);
@@ -228,19 +229,19 @@ mod tests {
             problems
         }
 
-        /// A writer, which is not blocked because the pipe is read.
+        /// A writer; opening it does not block, because the pipe is read.
         fn writer(&self) -> File {
             File::options().write(true).open(&self.path).unwrap()
         }
 
-        /// Reads what was written, at this time by the clock of this machine.
+        /// Reads what was written, with this machine's clock at this time.
         async fn read(&mut self, at: &str) {
             self.pipes.readable().await;
             let now = Moment::parse(&format!("2026-11-27T{at}:00Z")).unwrap();
             self.reads.merge(self.pipes.read(now));
         }
 
-        /// Writes a line at each of these times, and reads it then.
+        /// Writes a line at each of these times, and reads it at once.
         async fn lines(&mut self, mut writer: &File, times: &[&str]) {
             for at in times {
                 writer.write_all(line(at).as_bytes()).unwrap();
@@ -270,7 +271,7 @@ mod tests {
         let writer = log.writer();
         log.lines(&writer, &["05:40", "06:10", "08:00"]).await;
         assert_eq!(log.known(), (vec![4, 6], 8), "no line tells of the hours 5 and 7");
-        // Another process.
+        // Another process reads the pipe.
         log.pipes = Pipes::default();
         log.look();
         drop(writer);
@@ -326,7 +327,7 @@ mod tests {
         drop(log.writer());
         log.read("03:00").await;
         assert_eq!(log.look(), [""; 0], "it was opened again");
-        // Another pipe in its place.
+        // Another pipe takes its place.
         fs::remove_file(&log.path).unwrap();
         mknodat(CWD, &log.path, FileType::Fifo, 0o600.into(), 0).unwrap();
         log.look();

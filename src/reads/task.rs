@@ -1,7 +1,7 @@
 //! The task that follows logs and asks other recliners about theirs.
 //!
-//! Owns the [`Reads`] and publishes them. Nothing waits for it: it has a thread of its own. Each line counts once, even
-//! over a restart: how far a file was read is stored together with what it said.
+//! Owns the [`Reads`] and publishes them. Nothing waits for it: it has its own thread. Each line counts once, even
+//! across a restart, because the position in a file is stored together with the reads before it.
 
 use super::{
     answer::ReadsAnswer,
@@ -32,22 +32,22 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// Interval between looks at the logs.
+/// Interval between checks of the logs.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// Interval between questions whether the journal is claimed, which it is some seconds after a start.
+/// Interval between checks whether the journal is claimed, which happens some seconds after a start.
 const CLAIM_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Interval between saves, and between questions to other recliners.
+/// Interval between saves, and between requests to other recliners.
 const SAVE_INTERVAL: Duration = Duration::from_secs(300);
 
-/// Bytes of logs between which other tasks may run.
+/// Number of bytes of logs after which other tasks may run.
 const STEP_BYTES: u64 = 16 << 20;
 
-/// The most that another recliner may answer.
+/// Maximum size of another recliner's answer.
 const MAX_PEER_BYTES: usize = 64 << 20;
 
-/// What the task is set to do.
+/// The task's settings.
 #[derive(Clone, Debug, Default)]
 pub struct TaskSettings {
     /// The logs.
@@ -56,14 +56,14 @@ pub struct TaskSettings {
     pub peers: Option<PeersSource>,
 }
 
-/// What the task works with.
+/// The inputs of the task.
 #[derive(Debug)]
 pub struct ReadsInputs {
     /// Stores the reads.
     pub journal: Journal,
     /// The targets, which show which design documents exist.
     pub snapshots: watch::Receiver<Arc<Snapshot>>,
-    /// What it is set to do.
+    /// Its settings.
     pub settings: watch::Receiver<TaskSettings>,
 }
 
@@ -74,16 +74,16 @@ pub struct ReadsTask {
     inputs: ReadsInputs,
     published: watch::Sender<Arc<Reads>>,
     follower: Follower,
-    /// What this process read, and an earlier one.
+    /// The reads of this process and of earlier ones.
     own: Reads,
-    /// What other recliners read, by address.
+    /// The reads of other recliners, by address.
     peers: BTreeMap<String, BTreeMap<Source, SourceReads>>,
     peer_problems: Vec<String>,
-    /// What is not stored yet.
+    /// Reads that are not stored yet.
     waiting: LogReads,
-    /// Whether there is something that is not published.
+    /// Whether something is not published yet.
     is_new: bool,
-    /// How far logs were read, as it is stored.
+    /// The positions in the logs, in their stored form.
     stored: Vec<u8>,
     save_at: Instant,
 }
@@ -164,7 +164,7 @@ impl ReadsTask {
         Ok(())
     }
 
-    /// Reads on in these files; `problems` are those of the other logs.
+    /// Continues to read these files; `problems` are those of the other logs.
     async fn tick(&mut self, files: Vec<PathBuf>, mut problems: Vec<String>) {
         let settings = self.inputs.settings.borrow_and_update().clone();
         let today = Day::of(self.clock.now().unix());
@@ -202,7 +202,7 @@ impl ReadsTask {
         self.waiting.merge(reads);
     }
 
-    /// Notes since when each design document is known.
+    /// Records since when each design document has been known.
     fn see_designs(&mut self, today: Day) {
         let snapshot = Arc::clone(&self.inputs.snapshots.borrow());
         let indexes = snapshot
@@ -216,7 +216,7 @@ impl ReadsTask {
             })
             .collect();
         if present.is_empty() {
-            // Nothing was read yet.
+            // No design document was read yet.
             return;
         }
         self.own.known.retain(|name, _| present.contains(name));
@@ -239,7 +239,7 @@ impl ReadsTask {
                     self.peers.insert(address.to_string(), answer.into_sources());
                 }
                 Err(why) => {
-                    // What it answered before still holds.
+                    // Its earlier answer remains valid.
                     let says = format!("The logs that {address} reads are unknown: {why}.");
                     self.peer_problems.push(says);
                 }
@@ -253,7 +253,7 @@ impl ReadsTask {
             for (source, found) in sources {
                 let source = match source {
                     Source::Node(_) => source.clone(),
-                    // Proxies of two machines may have the same path.
+                    // Proxies on two machines may have logs with the same path.
                     Source::Proxy(log) => Source::Proxy(format!("{peer}: {log}")),
                 };
                 reads.sources.entry(source).or_insert_with(|| found.clone());
@@ -262,7 +262,7 @@ impl ReadsTask {
         self.published.send_replace(Arc::new(reads));
     }
 
-    /// Stores what waits, with how far the files were read.
+    /// Stores the waiting reads together with the positions in the files.
     async fn save(&mut self) {
         if let Err(why) = self.try_save().await {
             tracing::debug!(%why, "the reads of indexes are not stored");
@@ -299,14 +299,14 @@ impl ReadsTask {
     }
 }
 
-/// How far logs were read, and since when design documents are known, as it is stored.
+/// The positions in the logs, and since when design documents are known, in their stored form.
 fn encode_progress(files: &[u8], known: &KnownDesigns) -> Vec<u8> {
     let mut stored = postcard::to_stdvec(files).unwrap_or_default();
     stored.extend(postcard::to_stdvec(known).unwrap_or_default());
     stored
 }
 
-/// What cannot be read is nothing.
+/// The inverse of [`encode_progress`]; unreadable parts count as empty.
 fn decode_progress(stored: &[u8]) -> (Vec<u8>, KnownDesigns) {
     let (files, known) = postcard::take_from_bytes::<Vec<u8>>(stored).unwrap_or_default();
     (files, postcard::from_bytes(known).unwrap_or_default())

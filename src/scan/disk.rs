@@ -271,7 +271,7 @@ impl Disk {
     }
 }
 
-/// Why directories with files of `found` of the `listed` shards of a node cannot be its own.
+/// Why directories with only `found` of the `listed` shards of a node cannot be its own; `None` if they can.
 fn lacks_listed_files(found: usize, listed: usize) -> Option<String> {
     let is_foreign = listed >= MIN_LISTED && found.saturating_mul(10) < listed;
     is_foreign.then(|| format!(
@@ -320,7 +320,6 @@ mod tests {
         DiskWalk { sums: Default::default(), whole, took: Duration::ZERO, volumes: vec![] }
     }
 
-    /// One part on one node.
     fn one_part() -> (TargetTables, Disk, NodeIx, DbIx) {
         let (mut targets, mut disk) = (TargetTables::new(1), Disk::default());
         let node = targets.draft.get_or_add_node("couchdb@a");

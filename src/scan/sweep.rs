@@ -27,7 +27,6 @@ use crate::{
 use shard_reads::ShardReads;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The phase of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SweepPhase {
     /// No sweep runs.

@@ -1,10 +1,9 @@
 //! The console: web pages for people, rendered on the server.
 //!
-//! Owns the presentation: words, tables, charts, one style sheet and one script. Pure: a page is a
-//! function of the API's answers ([`report`](super::report)) and of the time, so it shows nothing
-//! that a program could not request. It never makes decisions, queries CouchDB, or changes
-//! anything; a form leads to an order of the API. The HTTP server gathers the answers, serves the
-//! pages, and keeps open pages up to date by rendering them again.
+//! Owns the presentation: words, tables, charts, one style sheet and one script. Pure: a page is a function of the
+//! API's answers ([`report`](super::report)) and of the time, so it shows nothing that a program could not request. It
+//! makes no decisions, sends nothing to CouchDB and changes nothing; a form sends an order to the API. The HTTP server
+//! gathers the answers, serves the pages, and renders open pages again when something changes.
 
 mod advice;
 mod cells;
@@ -63,7 +62,6 @@ use maud::Markup;
 pub(super) struct Given(Vec<(String, String)>);
 
 impl Given {
-    /// Keeps the parameters that are not empty.
     pub(super) fn new(mut pairs: Vec<(String, String)>) -> Self {
         pairs.retain(|(_, value)| !value.is_empty());
         Self(pairs)
@@ -120,18 +118,18 @@ enum Screen {
     Status,
 }
 
-/// The kinds of pages that a server has.
+/// Which pages a server offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// A cluster.
+    /// Those of one cluster.
     Cluster,
-    /// A cluster, and other recliners.
+    /// Those of one cluster and of other recliners.
     ClusterAndFleet,
-    /// Only other recliners.
+    /// Only those of other recliners.
     Fleet,
 }
 
-/// The places of the navigation, each with its screens.
+/// The top-level entries of the navigation, each with its screens.
 const PLACES: [(&str, &[Screen]); 5] = [
     ("Overview", &[Screen::Overview, Screen::Fleet]),
     ("Databases", &[Screen::Databases, Screen::Indexes, Screen::Targets]),
@@ -144,7 +142,7 @@ const PLACES: [(&str, &[Screen]); 5] = [
 ];
 
 impl Screen {
-    /// All screens that are shown, in the order of their places.
+    /// All offered screens, in navigation order.
     fn all(shown: Shown) -> impl Iterator<Item = Self> {
         let all = PLACES.iter().flat_map(|(_, screens)| screens.iter().copied());
         all.filter(move |screen| match shown {
@@ -154,13 +152,12 @@ impl Screen {
         })
     }
 
-    /// The other screens of the same place.
+    /// All screens under the same navigation entry.
     fn beside(self) -> &'static [Self] {
         let own = PLACES.iter().find(|(_, screens)| screens.contains(&self));
         own.map_or(&[], |(_, screens)| screens)
     }
 
-    /// Its relative link.
     const fn link(self) -> &'static str {
         self.entry().1
     }
@@ -192,7 +189,7 @@ impl Screen {
 pub(super) struct Page {
     /// The heading, also shown in the window's title.
     pub title: String,
-    /// The navigation entry of the page.
+    /// The screen that the navigation marks as current.
     screen: Option<Screen>,
     /// The sections of the page, in order.
     pub parts: Vec<Part>,
@@ -200,7 +197,7 @@ pub(super) struct Page {
     pub is_live: bool,
 }
 
-/// A part of a page that is sent again when it has changed.
+/// A part of a page, sent again when it changes.
 #[derive(Debug)]
 pub(super) struct Part {
     /// The HTML id of the section.

@@ -1,10 +1,9 @@
-//! The responses of the JSON API, and its orders: one set of types for the server, the commands and
-//! the tests.
+//! The responses of the JSON API, and its orders: one set of types for the server, the commands and the tests.
 //!
-//! Owns the names of the fields, which other programs depend on, and the sentences that say why a
-//! target does not start. Pure: it builds plain values from a plan and from the published state of
-//! tasks. The server writes them and describes them in its OpenAPI document; commands read them or
-//! build them from a scan of their own. A type whose name ends in `Line` is an element of a list.
+//! Owns the names of the fields, which other programs depend on, and the sentences that say why a target does not
+//! start. Pure: it builds plain values from a plan and from the state that tasks publish. The server sends them and
+//! describes them in its OpenAPI document; commands read them, or build them from their own scan. A type whose name
+//! ends in `Line` is an element of a list.
 
 mod advice;
 mod builds;
@@ -120,13 +119,13 @@ use std::collections::BTreeMap;
 use vocabulary::Word;
 use wall_clock::Moment;
 
-/// The header of every answer of the API that says which cluster it is about.
+/// The header with the cluster's name in every answer of the API.
 pub const CLUSTER_HEADER: &str = "recliner-cluster";
 
-/// Nodes that the name of a cluster has.
+/// Maximum number of nodes listed in a cluster's name.
 const NAMED_NODES: usize = 3;
 
-/// What people call the cluster: its nodes; `None` before they are known.
+/// The cluster's name for people: its nodes; `None` before they are known.
 #[must_use]
 pub fn cluster_name(snapshot: &Snapshot, is_simulated: bool) -> Option<String> {
     let nodes: Vec<String> = snapshot.members().map(|(_, node)| node.name.to_string()).collect();
@@ -142,14 +141,14 @@ pub fn cluster_name(snapshot: &Snapshot, is_simulated: bool) -> Option<String> {
     })
 }
 
-/// Where something is, for people: what belongs to the whole cluster is on its only node, or on all.
+/// A place for people: what belongs to the whole cluster is on its only node, or on all nodes.
 #[must_use]
 pub fn place<'a>(node: &'a str, only_node: Option<&'a str>) -> &'a str {
     if node == CLUSTER_NODE { only_node.unwrap_or("all nodes") } else { node }
 }
 
-/// A node's name without `couchdb@`, CouchDB's default; other names stay whole. It depends on no other
-/// name, so that a node has one short name everywhere, and no two nodes have the same.
+/// A node's name without `couchdb@`, CouchDB's default; other names stay whole. It does not depend on
+/// the other nodes' names, so a node has the same short name everywhere, and no two nodes share one.
 pub fn short_node(name: &str) -> &str {
     name.strip_prefix("couchdb@").unwrap_or(name)
 }
@@ -161,7 +160,7 @@ pub fn unanswered_nodes(plan: &Plan) -> Vec<String> {
     silent.map(|node| node.name.to_string()).collect()
 }
 
-/// What the silence of these nodes means; `None` if there are none.
+/// A sentence about nodes that do not answer; `None` if all do.
 pub fn unanswered_in_words(nodes: &[String]) -> Option<String> {
     let says = || {
         format!(
@@ -172,8 +171,7 @@ pub fn unanswered_in_words(nodes: &[String]) -> Option<String> {
     (!nodes.is_empty()).then(says)
 }
 
-/// One target. Bytes are those on disk: a view of the whole cluster counts all its copies.
-/// Unknown is null.
+/// One target. Bytes are on-disk sizes: a view of the whole cluster counts all its copies. Unknown is null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
     /// The target's id, as orders and commands accept it.
@@ -192,7 +190,7 @@ pub struct Target {
     pub engine: Option<Word>,
     /// The shard file's name, or the name of a search index in its design document.
     pub name: Option<String>,
-    /// The first design document of the index; null for other targets.
+    /// The first design document that uses the index; null for other targets.
     pub ddoc: Option<String>,
     /// All design documents that share the index.
     pub ddocs: Vec<String>,
@@ -269,8 +267,8 @@ pub struct Explained {
     /// null if they are not fresh.
     #[schemars(with = "Option<vocabulary::Fresh>")]
     pub fresh: Option<Word>,
-    /// Bytes that a compaction would free by the target's sizes alone, where its last compaction left more than these
-    /// suggest, as writes beside it make it do; null where sizes are all that is known.
+    /// Bytes that a compaction would free if only the target's sizes counted; set where its last compaction left more
+    /// than its sizes suggest, as writes during a compaction cause. Null where sizes are all that is known.
     pub reclaimable_by_sizes: Option<u64>,
     /// The last X-ray of its file; null if there was none.
     pub xray: Option<InsideLine>,
@@ -291,8 +289,8 @@ pub struct Explained {
 pub struct WholeViews(HashMap<(DbIx, Signature), TargetId>);
 
 impl WholeViews {
-    /// The views of a plan to which some of these targets belong; passes over all targets once if
-    /// any of them is a part.
+    /// The views of a plan to which some of these targets belong; goes through all targets once if
+    /// any of these is a part.
     pub fn of(plan: &Plan, found: &[TargetIx]) -> Self {
         let found = found.iter().filter_map(|ix| plan.snapshot.target(*ix));
         let parts = found.filter(|target| target.is_part()).filter_map(key);

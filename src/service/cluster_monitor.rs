@@ -106,7 +106,7 @@ struct LeftRecords {
     advice: Option<oneshot::Receiver<AdviceLeft>>,
 }
 
-/// Snapshots whose movements may wait for the ledger; then the scanner keeps them.
+/// Maximum number of snapshots whose movements wait for the ledger; the scanner keeps further ones.
 const WAITING_MOVEMENTS: usize = 4;
 
 impl LeftRecords {
@@ -133,7 +133,7 @@ impl LeftRecords {
 pub struct ClusterMonitor {
     /// The scanner's published state.
     pub scanner: scan::ScanHandle,
-    /// Jobs and remembered state.
+    /// The job state: running jobs, and what is remembered about targets.
     pub job_state: job_state::JobStateHandle,
     /// The published plans.
     pub planner: planner::PlannerHandle,
@@ -203,7 +203,7 @@ impl ClusterMonitor {
         let reach = CouchHandles::new(current_client, settings, clock, peers.clone(), directories);
         let scan = settings_channel(scan_settings(settings));
         let plan = settings_channel(plan_settings(settings));
-        // A command that looks once starts no jobs, so its plan must not ramp up.
+        // A command that reads once starts no jobs, so its plan must not ramp up.
         let mut follow = follow_settings(settings);
         follow.acting &= needs.acts;
         let follow = settings_channel(follow);
@@ -445,7 +445,7 @@ impl ClusterMonitor {
         handle
     }
 
-    /// Starts the task that looks into files.
+    /// Starts the task that X-rays files.
     pub fn start_xrays(&self, tasks: &mut TaskSet) -> XrayHandle {
         let (settings, scanner) = (self.xray_settings.subscribe(), self.scanner.clone());
         let (task, handle) = XrayTask::new(self.clock, settings, scanner);
@@ -607,16 +607,16 @@ fn reads_settings(settings: &Settings, peers: Option<PeersSource>) -> TaskSettin
     TaskSettings { reads: settings.reads.clone(), peers }
 }
 
-/// The node whose directories are read: the served node, else the one that the files name, else
-/// CouchDB's default for an unnamed node.
+/// The node whose directories are read: the only served node, otherwise the one that the files
+/// name, otherwise CouchDB's default for an unnamed node.
 fn local_node(settings: &Settings, data: &Path) -> String {
     let named = settings.nodes.only().map(str::to_owned);
     let node = named.or_else(|| datadir::directory_owner(data));
     node.unwrap_or_else(|| "nonode@nohost".to_owned())
 }
 
-/// Why the files may not be those of the node that the settings name: another one wrote them last. A node that was
-/// renamed, or whose files were restored, is no mistake.
+/// Why the files may not belong to the configured node: another node wrote them last. This only warns, because a
+/// node may have been renamed, or its files restored.
 pub fn owner_problem(settings: &Settings) -> Option<String> {
     let data = settings.files.data_dir.as_ref()?;
     let node = settings.nodes.only()?;

@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The limit to request on macOS for a process that has none: macOS grants no more than `OPEN_MAX`.
+/// The limit to request on macOS if the process has none: macOS grants no more than `OPEN_MAX`.
 const MACOS_OPEN_MAX: u64 = 10_240;
 
 /// Raises the limit to the maximum the system allows, and returns it. The usual default is too low

@@ -19,7 +19,7 @@ pub struct FleetServer {
     pub listen: SocketAddr,
     /// Users and certificates.
     pub web_config: Option<PathBuf>,
-    /// Further host names of this machine.
+    /// Other host names of this machine.
     pub allowed_hosts: Vec<String>,
 }
 

@@ -38,7 +38,7 @@ pub(super) async fn claim_and_recover(
                         tracing::warn!(%why, "the measurements of the previous process cannot be read");
                         EarlierProcess::default()
                     });
-                    // The scanner may have started without the measurements.
+                    // The scanner may have started already, without the measurements.
                     let _late = before.send(measurements);
                     return recovered;
                 }

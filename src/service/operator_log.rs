@@ -26,9 +26,9 @@ use tokio_util::sync::CancellationToken;
 
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long CouchDB as a whole may be silent before that is logged.
+/// How long CouchDB as a whole may be silent before the log says so.
 const OUTAGE_GRACE: Duration = Duration::from_secs(3);
-/// How long one of several URLs, or one node, may be silent while others answer.
+/// How long one of several URLs, or one node, may be silent, while others answer, before the log says so.
 const SINGLE_OUTAGE_GRACE: Duration = Duration::from_secs(10);
 
 /// The task that reads published state and logs.
@@ -80,7 +80,7 @@ struct ObservedState<'a> {
     /// Time since the start.
     now: Duration,
     entries: &'a [EntryStatus],
-    /// Whether nothing is sent because the login was refused; the client logs that itself.
+    /// Whether requests are held back because the login was refused; the client logs that itself.
     login_refused: bool,
     status: &'a ScanStatus,
     snapshot: &'a Snapshot,
@@ -92,7 +92,7 @@ struct OperatorLog {
     couchdb_outage: Outage,
     /// Whether CouchDB ever answered.
     ever_answered: bool,
-    /// CouchDB answers, but the cluster cannot be read.
+    /// The outage of reads: CouchDB answers, but the cluster cannot be read.
     read_outage: Outage,
     urls: BTreeMap<String, Outage>,
     nodes: BTreeMap<String, Outage>,
@@ -153,8 +153,8 @@ impl OperatorLog {
         let was_asked = observed.entries.iter().any(|entry| entry.up.is_some());
         let before = self.ever_answered;
         self.ever_answered |= up;
-        // After a reload, nothing is known until the next request. At the start, an answer is
-        // overdue after a while even if no request has failed yet.
+        // After a reload, nothing is known until the next request. At the start, a missing answer
+        // counts as an outage after a while even if no request has failed.
         if !up && (observed.login_refused || before && !was_asked) {
             return false;
         }
@@ -282,7 +282,7 @@ struct Subject<'a> {
 }
 
 impl OutageNotice {
-    /// Logs one of three sentences: for the begin of the outage, a reminder, and its end.
+    /// Logs one of three sentences: for the start of the outage, a reminder, and its end.
     fn log(self, Subject { urls, url, node }: Subject<'_>, why: Option<&str>, says: [&str; 3]) {
         let [down, still, up] = says;
         match self {

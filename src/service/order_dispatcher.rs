@@ -78,7 +78,7 @@ impl OrderDispatcher {
         while self.in_progress.try_join_next().is_some() {}
         let tasks = self.tasks.clone();
         self.in_progress.spawn(async move {
-            // The requester may be gone; the order takes effect anyway.
+            // The requester may no longer wait; the order takes effect anyway.
             let _gone = reply.send(tasks.carry_out(action, by).await);
         });
     }
@@ -141,8 +141,8 @@ fn stopping() -> Denied {
     Denied::Unavailable("recliner is stopping, or too busy to take orders".to_owned())
 }
 
-/// Waits for the state of the previous process, which the order changes. An order that is refused
-/// here has not been passed on, so that it cannot take effect later.
+/// Waits for the state of the previous process, which the order changes. An order refused here was
+/// not passed on, so it cannot take effect later.
 async fn state_loaded(follower: &job_state::JobStateHandle) -> Result<(), Denied> {
     let mut constraints = follower.constraints.clone();
     let failure = |known: &TargetConstraints| known.journal_failure.clone().map(|(_, why)| why);
@@ -281,7 +281,7 @@ impl OrderTasks {
         ids.filter(|id| only.is_none_or(|only| only.selects(id, None))).collect()
     }
 
-    /// Begins a run, if one of its members may start at some time.
+    /// Begins a run, if at least one of its members may start at some time.
     async fn begin_run(&self, plan: &Plan, run: Run) -> Result<RunLine, Denied> {
         let refused = |why: String, left_out| Denied::Run { why, requests: Vec::new(), left_out };
         let open = self.follower.constraints.borrow().runs.check_new(&run.scope);
@@ -305,8 +305,7 @@ impl OrderTasks {
         Ok(RunLine { run, ..line })
     }
 
-    /// Orders the compaction of a target, if a plan that includes the order starts it, or only a limit
-    /// delays it.
+    /// Orders the compaction of a target, if a plan that includes the order starts it, or if only a limit delays it.
     async fn compact(
         &self,
         (ix, target): (TargetIx, TargetId),

@@ -3,7 +3,7 @@
 use std::io;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// The machine's host name, with and without its domain, and what `/etc/hosts` calls it; empty if it has none.
+/// The machine's host name, with and without its domain, and its names in `/etc/hosts`; empty if it has none.
 pub(super) fn host_names() -> Vec<String> {
     let machine = rustix::system::uname();
     let whole = machine.nodename().to_str().unwrap_or_default().trim();
@@ -29,8 +29,8 @@ fn names_of(whole: &str, hosts: &str) -> Vec<String> {
     names
 }
 
-/// Makes a write beyond the file size limit fail like on a full disk, instead of ending the process
-/// by SIGXFSZ. A signal that once had a listener never has its default effect again.
+/// Makes a write beyond the file size limit fail as on a full disk, instead of ending the process
+/// with SIGXFSZ. Once a signal had a listener, its default effect never returns.
 pub(super) fn ignore_file_size_signal() -> io::Result<()> {
     signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
 }

@@ -1,9 +1,8 @@
-//! A pass to an end: the enforcer works on what waits now, and stops when nothing of it is left to
-//! do, when enough space is free, when time is up, or when it is interrupted.
+//! Runs a pass to its end: the enforcer works on what waits now, and stops when nothing remains to be done, when enough
+//! space is free, when the time is up, or when it is interrupted.
 //!
-//! Owns the end of the pass; the planner decides what starts and the enforcer starts it. Nothing is
-//! stored outside memory, so that a process killed at any moment leaves only compactions that
-//! CouchDB finishes by itself.
+//! Owns the end of the pass; the planner decides what starts and the enforcer starts it. Nothing is stored outside
+//! memory: if the process is killed, only compactions remain, which CouchDB finishes by itself.
 
 use super::ClusterMonitor;
 use crate::{
@@ -21,10 +20,10 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use tokio::time::{self, Instant};
 use wall_clock::Moment;
 
-/// How long requests that are being sent may take when a pass is cut short.
+/// How long requests in flight may take when a pass is cut short.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
-/// How long after a compaction a volume must be measured to show what that freed: CouchDB deletes
+/// How long after a compaction a volume must be measured to show the freed bytes: CouchDB deletes
 /// the old file only after it has switched to the new one.
 const DELETION_TIME: Duration = Duration::from_secs(5);
 
@@ -40,9 +39,9 @@ const ORDER_LIFETIME: Duration = Duration::from_secs(365 * 86_400);
 /// What a pass works on, and when it stops early.
 #[derive(Clone, Debug, Default)]
 pub struct TidyScope {
-    /// The targets that it began with. It does not wait for others.
+    /// The targets that waited at its start. The pass does not wait for others.
     pub targets: BTreeSet<TargetId>,
-    /// Cleanups to request although nothing shows that there are stale index files.
+    /// Cleanups to request even though no stale index files are known.
     pub cleanups: Vec<TargetId>,
     /// It stops when this much is free on the fullest volume.
     pub until_free: Option<u64>,
@@ -55,7 +54,7 @@ pub struct TidyScope {
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TidyEnd {
-    /// Nothing is left that it can do.
+    /// It can do nothing more.
     Finished,
     /// Enough space is free.
     EnoughFree,
@@ -76,7 +75,7 @@ pub enum TidyEvent<'a> {
     Waits(TargetIx, &'a Refusal),
 }
 
-/// How a pass went.
+/// The result of a pass.
 #[derive(Debug)]
 pub struct TidyReport {
     /// Why it ended.
@@ -85,11 +84,11 @@ pub struct TidyReport {
     pub plan: Arc<Plan>,
     /// How each compaction and cleanup that it started ended.
     pub outcomes: Vec<Outcome>,
-    /// The targets that CouchDB still compacts for it.
+    /// The targets of the pass that CouchDB is still compacting.
     pub still_running: BTreeSet<TargetIx>,
 }
 
-/// The progress of a pass that was told to its observer.
+/// The progress that was already reported to the observer.
 #[derive(Debug)]
 struct Told {
     started: BTreeSet<TargetIx>,
@@ -128,7 +127,7 @@ impl Told {
         is_current || self.last_change.elapsed() > MEASURE_PATIENCE
     }
 
-    /// Whether the pass ends with this plan; if it waits, the observer is told once for what.
+    /// Whether the pass ends with this plan; if it waits, the observer is told the reason once.
     fn is_end(
         &mut self,
         plan: &Plan,
@@ -166,8 +165,8 @@ impl TidyScope {
 }
 
 impl ClusterMonitor {
-    /// Runs to an end. The settings must be in mode enforce, the enforcer must run, and `kept`
-    /// returns what the monitor's store has.
+    /// Runs the pass to its end. The settings must be in mode enforce, the enforcer must run, and
+    /// `kept` must return the content of the monitor's store.
     ///
     /// # Errors
     /// If a task ended or an order could not be given.
@@ -207,7 +206,7 @@ impl ClusterMonitor {
                 if has_enough && is_measured {
                     end = Some(TidyEnd::EnoughFree);
                 } else if pauses && is_measured {
-                    // A compaction that still ran used some of what was free.
+                    // A running compaction used some of the free space since.
                     pauses = false;
                     self.start_again().await?;
                 } else if !pauses && told.is_end(&plan, scope, &outcomes, &mut observe) {
@@ -249,8 +248,8 @@ impl ClusterMonitor {
         }
     }
 
-    /// The plan after another sweep: not every file is measured when a pass ends. The given one, if
-    /// the sweep takes too long.
+    /// The plan after another sweep, because not every file is measured when a pass ends; the given
+    /// plan if the sweep takes too long.
     async fn read_again(&mut self, plan: Arc<Plan>) -> Arc<Plan> {
         let before = self.scanner.status.borrow().sweeps;
         let _full = self.scanner.send(ScanCommand::Sweep);

@@ -1,4 +1,4 @@
-//! What a member may do at one moment, as the plan uses it.
+//! What a member may use at one moment, as the plan reads it.
 
 use crate::model::share::Share;
 use wall_clock::Moment;
@@ -10,6 +10,6 @@ pub struct Allowance {
     pub share: Share,
     /// When the lease ends, after which less may be allowed; `None` without a lease.
     pub until: Option<Moment>,
-    /// The most that may ever be allowed, as far as it is known.
+    /// The most that may ever be allowed, as far as known.
     pub most: Share,
 }

@@ -1,6 +1,7 @@
-//! Max-min fair shares: nobody gets more than it wants while another who wants more gets less. Pure.
+//! Max-min fair shares: no member gets more than it wants, and none gets more at the expense of
+//! another who has less and wants more. Pure.
 
-/// What one member must have at least, and could use at most.
+/// The minimum that one member must have, and the maximum that it could use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) least: u64,
@@ -13,11 +14,11 @@ impl Claim {
     }
 }
 
-/// Divides a total. Single units that cannot be divided go to members in order, beginning at `turn`. The result may
-/// exceed the total only if what the members must have does.
+/// Divides a total. Indivisible single units go to members in order, beginning at `turn`. The result exceeds the
+/// total only if the minimums do.
 pub(super) fn divide(total: u64, claims: &[Claim], turn: u64) -> Vec<u64> {
     let sum = |level: u64| claims.iter().map(|claim| u128::from(claim.at(level))).sum::<u128>();
-    // The highest level at which all parts together fit.
+    // The highest level at which all parts together still fit.
     let (mut fits, mut above) = (0, total.saturating_add(1));
     while above - fits > 1 {
         let level = fits + (above - fits) / 2;
@@ -82,7 +83,8 @@ mod tests {
             prop_assert_eq!(parts.iter().sum::<u64>(), total.clamp(least, most));
             for (claim, part) in claims.iter().zip(&parts) {
                 prop_assert!((claim.least..=claim.most.max(claim.least)).contains(part));
-                // Whoever could use more has less than others by one at most, or as much as they must have.
+                // A member that could use more has at most one less than others, unless the others have
+                // only their minimum.
                 let others = claims.iter().zip(&parts);
                 let richer = others.filter(|(other, has)| **has > *part + 1 && **has > other.least).count();
                 prop_assert!(*part >= claim.most || richer == 0, "{:?}", parts);

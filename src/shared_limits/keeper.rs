@@ -1,4 +1,4 @@
-//! What the keeper grants. Pure.
+//! The keeper's grants. Pure.
 
 use super::{
     Lease, LeaseRequest,
@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 
-/// How much longer a lease counts here than at the member, whose wall clock has whole seconds.
+/// How much longer a lease counts here than at the member, whose wall clock has a resolution of one second.
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// How often single compactions that cannot be divided go to another member.
+/// Interval after which indivisible single compactions go to another member.
 const TURN: Duration = BUDGET_PERIOD;
 
-/// Numbers of leases that are reserved at once, so that not every lease is stored.
+/// Number of lease numbers reserved at once, so that not every lease must be stored.
 const IDS_AT_A_TIME: u64 = 1_000;
 
-/// What the keeper knows of the members.
+/// The keeper's state.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Keeper {
     started_at: Instant,
-    /// Until when members may use what an earlier keeper granted, of which nothing is stored.
+    /// Until when members may still use grants of an earlier keeper, of which nothing is stored.
     unknown_until: Option<Instant>,
     next_id: u64,
     /// The longest time for which a lease may last.
@@ -39,23 +39,23 @@ struct Member {
     instance: String,
     /// Its newest lease; `None` if an earlier keeper granted it.
     newest: Option<Lease>,
-    /// The most that it may run, and may have started within the hour.
+    /// The most that it may be running, and may have started within the hour.
     held: Share,
     /// The most that it may use without a lease.
     held_share: Share,
     /// Until when its leases last.
     until: Instant,
     wanted: Share,
-    /// Whether it showed that it acts on a lease of this keeper, so on none of an earlier one.
+    /// Whether it showed that it acts on a lease of this keeper rather than of an earlier one.
     is_confirmed: bool,
-    /// Since when the configuration does not list it.
+    /// Since when the configuration has not listed it.
     removed_at: Option<Instant>,
 }
 
-/// What another process must know of a [`Keeper`].
+/// The stored form of a [`Keeper`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredKeeper {
-    /// Whether members may use what an earlier keeper granted, of which nothing is stored.
+    /// Whether members may still use grants of an earlier keeper, of which nothing is stored.
     is_new: bool,
     next_id: u64,
     lasts: Duration,
@@ -84,26 +84,26 @@ pub(crate) enum Refused {
     OtherInstance { name: String, wait_minutes: u64 },
 }
 
-/// A member as the keeper sees it.
+/// A member as the keeper accounts for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counted {
-    /// What it may use without a lease, by the configuration.
+    /// What it may use without a lease, according to the configuration.
     pub(crate) own_share: Share,
-    /// The most that it may run, and may have started within the hour; `None` if it never asked.
+    /// The most that it may be running, and may have started within the hour; `None` if it never asked.
     pub(crate) held: Option<Share>,
-    /// Its lease, if that lasts.
+    /// Its lease, if it is still valid.
     pub(crate) lease: Option<Share>,
 }
 
 impl Member {
-    /// The most that it may still act on or has in use. What it runs counts until it asks again, because
-    /// compactions outlive the process that started them.
+    /// The most that the member may still act on or has in use. Its running compactions count until it
+    /// asks again, because they outlive the process that started them.
     fn held(&self, now: Instant) -> Share {
         let bytes_per_hour = if self.is_gone(now) { 0 } else { self.held.bytes_per_hour };
         Share { bytes_per_hour, ..self.held }.max(self.held_share)
     }
 
-    /// Whether its leases ended so long ago that what it started by them counts in no hour.
+    /// Whether its leases ended so long ago that starts under them no longer count in the current hour.
     fn is_gone(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.until) >= BUDGET_PERIOD
     }
@@ -114,8 +114,8 @@ impl Member {
 }
 
 impl Keeper {
-    /// A keeper without a stored state. Members may have leases of an earlier keeper, so the first number must be one
-    /// that no earlier keeper gave.
+    /// A keeper without a stored state. Members may have leases of an earlier keeper, so no earlier keeper may have
+    /// used `first_id` or a later number.
     pub(crate) fn fresh(settings: &KeeperSettings, first_id: u64, now: Instant) -> Self {
         Self {
             started_at: now,
@@ -126,7 +126,7 @@ impl Keeper {
         }
     }
 
-    /// The keeper of an earlier process. Its leases may last as if they were granted now.
+    /// Restores the keeper of an earlier process. Its leases count as if they were granted now.
     pub(crate) fn restored(stored: StoredKeeper, now: Instant) -> Self {
         let StoredKeeper { is_new, next_id, lasts, members } = stored;
         // No keeper grants longer leases.
@@ -155,7 +155,7 @@ impl Keeper {
         }
     }
 
-    /// What must be stored before an answer is sent.
+    /// The state that must be stored before an answer is sent.
     pub(crate) fn to_store(&self) -> StoredKeeper {
         let member = |(name, it): (&String, &Member)| {
             let Member { ref instance, held, held_share, .. } = *it;
@@ -215,8 +215,8 @@ impl Keeper {
         Ok((after, lease))
     }
 
-    /// What a member may have beside what the others hold, who are all that are in `self`; nothing while members may use
-    /// what an earlier keeper granted.
+    /// A member's share besides what the others in `self` hold; nothing while members may still use grants of an
+    /// earlier keeper.
     fn fair_share(&self, settings: &KeeperSettings, request: &LeaseRequest, now: Instant) -> Share {
         if self.unknown_until.is_some() {
             return Share::NONE;
@@ -276,13 +276,14 @@ impl Keeper {
     }
 }
 
-/// Until when members may use what an earlier keeper granted: its leases, and the hour in which starts under them count.
+/// Until when members may use grants of an earlier keeper: while its leases last, plus the hour in which starts under
+/// them count.
 fn unknown_until(lease: Duration, now: Instant) -> Instant {
     now + 2 * lease + MARGIN + BUDGET_PERIOD
 }
 
-/// A member after its request, before its lease. It holds less than before only if it acts on its newest lease: an
-/// older request that comes late, or one whose last answer was lost, may know less than is in use.
+/// A member after its request and before its lease. Its held share shrinks only if it acts on its newest lease: a
+/// delayed request, or one whose last answer was lost, may report less than is in use.
 fn heard(
     known: Option<Member>,
     request: &LeaseRequest,
@@ -317,7 +318,7 @@ fn heard(
 }
 
 impl StoredKeeper {
-    /// Whether nothing more than this must be stored for a keeper.
+    /// Whether this stored state suffices for a keeper.
     pub(crate) fn covers(&self, keeper: &Keeper) -> bool {
         let is_covered = |(name, it): (&String, &Member)| {
             self.members.get(name).is_some_and(|stored| {

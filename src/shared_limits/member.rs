@@ -1,4 +1,4 @@
-//! What a member may do, from the answers it got. Pure.
+//! What a member may do, according to the answers that it received. Pure.
 
 use super::{Allowance, Lease};
 use crate::model::share::Share;
@@ -9,12 +9,12 @@ use wall_clock::{Clock, Moment};
 /// No keeper grants longer leases.
 const MAX_LEASE: Duration = Duration::from_secs(3_600);
 
-/// A moment on both clocks: one may stop while the machine sleeps, the other may be set.
+/// A moment on two clocks: one may stop while the machine sleeps, the other may be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// Of the clock that is never set.
+    /// On the clock that is never set.
     pub elapsed: Instant,
-    /// Of the wall clock.
+    /// On the wall clock.
     pub wall: Moment,
 }
 
@@ -24,7 +24,7 @@ impl Now {
         Self { elapsed: Instant::now(), wall: clock.now() }
     }
 
-    /// How long ago an earlier moment is, by the clock that says more.
+    /// How long ago an earlier moment is, by whichever clock says more.
     fn since(self, earlier: Self) -> Duration {
         let elapsed = self.elapsed.saturating_duration_since(earlier.elapsed);
         // Seconds of the wall clock are rounded down.
@@ -41,21 +41,21 @@ struct Answer {
     lasts: Duration,
 }
 
-/// What the keeper granted a member.
+/// The keeper's grant to a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Granted {
-    /// What it may use without a lease, as the keeper last said, in this process or an earlier one.
+    /// The keeper's last word on what it may use without a lease, in this process or an earlier one.
     own_share: Share,
     answer: Option<Answer>,
 }
 
 impl Granted {
-    /// What an earlier process was granted without a lease; nothing if it never got an answer.
+    /// The share without a lease that an earlier process was granted; nothing if it never received an answer.
     pub const fn stored(own_share: Share) -> Self {
         Self { own_share, answer: None }
     }
 
-    /// What it may use without a lease, to be stored.
+    /// The share without a lease, to be stored.
     pub const fn own_share(&self) -> Share {
         self.own_share
     }
@@ -68,12 +68,12 @@ impl Granted {
         }
     }
 
-    /// How long the newest lease lasts from its question on.
+    /// How long the newest lease lasts, counted from its request.
     pub fn lasts(&self) -> Option<Duration> {
         Some(self.answer?.lasts)
     }
 
-    /// After the answer to the newest question.
+    /// The grant after the answer to the newest request.
     pub fn answered(asked_at: Now, lease: Lease) -> Self {
         let lasts = Duration::from_millis(lease.lasts_ms).min(MAX_LEASE);
         let answer = Answer { asked_at, lease, lasts };

@@ -9,25 +9,25 @@ use std::time::Duration;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use tokio::time;
 
-/// Documents that are read at a place: as many as CouchDB's indexer passes on together.
+/// Number of documents read at each place: as many as CouchDB's indexer processes in one batch.
 pub(crate) const EACH: usize = 101;
-/// The same of documents so large that these are too many.
+/// The number for documents so large that `EACH` would be too many.
 const FEW: usize = 4;
-/// Bytes of documents that are kept.
+/// Maximum bytes of documents kept.
 const MAX_BYTES: usize = 64 << 20;
 
-/// Places that are read before the error is looked at: fewer show neither how much places differ nor
-/// the shape of an index's trees.
+/// Minimum number of places before the error is evaluated: fewer show neither how much places differ
+/// nor the shape of an index's trees.
 pub(crate) const MIN_PLACES: usize = 20;
 
-/// How much is read.
+/// The limits of a sample.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleSize {
     /// The maximum number of documents.
     pub docs: usize,
-    /// The error at which reading ends, as a share.
+    /// The error at which reading stops, as a share.
     pub error: f64,
-    /// The maximum number of documents in a second.
+    /// The maximum number of documents read per second.
     pub per_second: u32,
 }
 
@@ -42,17 +42,17 @@ pub struct SampledDoc {
     pub text: String,
 }
 
-/// Why reading ended.
+/// Why reading stopped.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SampleEnd {
-    /// The error wanted was reached.
+    /// The wanted accuracy was reached.
     ErrorWanted,
     /// The maximum number of documents was read.
     #[default]
     MaxDocs,
-    /// So many bytes were read that no more are kept.
+    /// The maximum number of bytes is kept.
     MaxBytes,
     /// A request failed.
     Failed,
@@ -61,22 +61,22 @@ pub enum SampleEnd {
 /// Documents that are not deleted, read at random places.
 #[derive(Clone, Debug, Default)]
 pub struct DocSample {
-    /// The documents of each place, in the order of their changes; the places in the order in which
-    /// they are in the life of the database.
+    /// The documents of each place in the order of their changes; the places in the order in which
+    /// the database went through them.
     pub places: Vec<Vec<SampledDoc>>,
     /// The error that was wanted, as a share.
     pub error_wanted: f64,
-    /// Why reading ended.
+    /// Why reading stopped.
     pub end: SampleEnd,
-    /// Why fewer were read than wanted.
+    /// Why fewer documents were read than wanted, if so.
     pub problem: Option<String>,
 }
 
 impl DocSample {
-    /// Adds a place, and says whether the sample is large enough. `error` is of the sample so far.
+    /// Adds a place; returns whether the sample is large enough. `error` computes the error of the sample so far.
     ///
-    /// The error is looked at more seldom the larger the sample is: each time all documents are mapped
-    /// again, and the more often one looks, the more often it is small by chance.
+    /// The larger the sample, the more rarely its error is computed: each time, all documents are mapped again, and
+    /// frequent checks would often find a small error by chance.
     pub(crate) fn add(
         &mut self,
         place: Vec<SampledDoc>,
@@ -92,10 +92,10 @@ impl DocSample {
     }
 }
 
-/// Reads a sample of a database, until its `error` is as small as wanted. `seed` chooses the places.
+/// Reads a sample of a database until its `error` is as small as wanted. `seed` selects the places.
 ///
 /// # Errors
-/// Why nothing could be read.
+/// If nothing could be read; the text says why.
 pub async fn read_docs(
     client: &Client,
     db: &str,
@@ -110,7 +110,7 @@ pub async fn read_docs(
     let mut problem = None;
     for (range, nodes) in &entry.by_range {
         let shard = format!("shards/{range}/{db}{suffix}");
-        // One copy of each range, the first that answers.
+        // One copy of each range: the first that answers.
         for node in nodes {
             match client.shard_info(node, &shard, Cache::Cold).await {
                 Ok(info) => {

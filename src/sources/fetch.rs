@@ -13,7 +13,7 @@ use std::{
 /// The maximum size of a file with certificates or a key.
 const MAX_PEM_BYTES: u64 = 1 << 20;
 
-/// A client whose requests are answered within this time, or fail.
+/// A client whose requests fail unless they are answered within this time.
 ///
 /// # Errors
 /// If the HTTP library cannot be set up.
@@ -21,7 +21,7 @@ pub(crate) fn client(within: Duration) -> Result<Client, reqwest::Error> {
     build(|| builder(within))
 }
 
-/// What all clients have in common.
+/// The settings that all clients share.
 pub(crate) fn builder(within: Duration) -> ClientBuilder {
     Client::builder()
         .no_proxy()
@@ -30,7 +30,7 @@ pub(crate) fn builder(within: Duration) -> ClientBuilder {
         .user_agent(concat!("recliner/", env!("CARGO_PKG_VERSION")))
 }
 
-/// The only authorities to trust, and a client certificate.
+/// The authorities to trust exclusively, and a client certificate.
 #[derive(Default)]
 pub(crate) struct TlsFiles {
     authorities: Option<Vec<Certificate>>,
@@ -69,7 +69,7 @@ impl TlsFiles {
         Ok(files)
     }
 
-    /// The builder with them.
+    /// Applies the files to a client under construction.
     pub(crate) fn apply(&self, builder: ClientBuilder) -> ClientBuilder {
         let builder = match &self.authorities {
             Some(authorities) => builder.tls_certs_only(authorities.clone()),
@@ -89,8 +89,8 @@ fn read_pem(path: &Path) -> Result<Vec<u8>, UnusableFile> {
     })
 }
 
-/// The client of a builder. On a system without certificate authorities, such as an empty container,
-/// it trusts none: http works, and https fails with the reason.
+/// Builds the client. On a system without certificate authorities, such as an empty container, it
+/// trusts none: http works, and https fails with the reason.
 ///
 /// # Errors
 /// If the HTTP library cannot be set up.
@@ -98,10 +98,10 @@ pub(crate) fn build(builder: impl Fn() -> ClientBuilder) -> Result<Client, reqwe
     builder().build().or_else(|_| builder().tls_certs_only([]).build())
 }
 
-/// The body of a response, up to this many bytes.
+/// The body of a response, up to `longest` bytes.
 ///
 /// # Errors
-/// If it is longer, or breaks off.
+/// If it is longer, or ends early.
 pub(crate) async fn read_body(mut answer: Response, longest: usize) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
     while let Some(piece) = answer.chunk().await.map_err(describe)? {

@@ -31,10 +31,9 @@ const KEPT_KEYS: [(&str, &[&str]); 3] = [
     ("disk_monitor", &["enable"]),
 ];
 
-/// Time limit for one node.
 const NODE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Answers within this time of each other are published together: each publication makes others work.
+/// Answers within this time of each other are published together, because every publication causes work in other tasks.
 const TOGETHER: Duration = Duration::from_secs(2);
 
 /// The settings of the nodes.
@@ -64,8 +63,8 @@ impl NodeSettingsTask {
         (Self { client, snapshots, settings }, reader)
     }
 
-    /// Until `stop`, reads all nodes every few minutes, whenever the set of reachable nodes
-    /// changes, and whenever `writer` changes, which is the state of a task that writes settings.
+    /// Reads all nodes until `stop`: every few minutes, when the set of reachable nodes changes,
+    /// and when `writer`, the state of a task that writes settings, changes.
     pub async fn run<T>(mut self, mut writer: watch::Receiver<T>, stop: CancellationToken) {
         let mut polled_nodes = BTreeSet::new();
         loop {
@@ -101,7 +100,7 @@ impl NodeSettingsTask {
         }
     }
 
-    /// Applies the answers of some of the nodes that are polled.
+    /// Applies the answers of some of the polled nodes.
     fn apply(
         &self,
         answered: Vec<(String, Result<NodeConfig, String>)>,

@@ -4,7 +4,7 @@ use couchdb_client::{Client, Error};
 use couchdb_files::random_bits;
 use std::collections::BTreeMap;
 
-/// A copy of a shard, and how many of the wanted documents it has.
+/// A copy of a shard, weighted by the number of wanted documents in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weighed<'a> {
     pub(super) node: &'a str,
@@ -14,13 +14,13 @@ pub(super) struct Weighed<'a> {
     pub(super) end: u64,
 }
 
-/// A number that depends on the seed, below `end`.
+/// A pseudo-random number below `end`.
 pub(super) fn place(seed: u64, step: u64, end: u64) -> u64 {
     random_bits(seed, step) % end.max(1)
 }
 
-/// Calls `read` with a copy and a sequence, at random places, until it has had enough. A copy is as
-/// likely as it has wanted documents.
+/// Calls `read` with a copy and a sequence, at random places, until `read` has had enough. The
+/// probability of a copy is proportional to its weight.
 pub(super) async fn read_places<'a>(
     client: &Client,
     copies: &[Weighed<'a>],
@@ -28,7 +28,7 @@ pub(super) async fn read_places<'a>(
     mut read: impl AsyncFnMut(Weighed<'a>, u64) -> Result<bool, Error>,
 ) -> Result<(), Error> {
     let all: u64 = copies.iter().map(|copy| copy.weight).sum();
-    // Where the changes of each copy begin: earlier sequences are those of replaced changes.
+    // The first sequence of each copy: smaller ones belong to changes that were replaced.
     let mut begins: BTreeMap<&str, u64> = BTreeMap::new();
     for step in 0..if all > 0 { count as u64 } else { 0 } {
         let mut index = place(seed, step * 2, all);

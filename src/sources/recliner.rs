@@ -19,10 +19,10 @@ pub(crate) fn login_in_environment() -> Option<Login> {
     Some((env("RECLINER_USER")?, env("RECLINER_PASSWORD")?.into()))
 }
 
-/// Why a recliner that wants another login than the fleet's gives no answer.
+/// The reason given if a recliner requires another login than the fleet's.
 const REFUSED: &str = "it refuses the login; give fleet.username and fleet.password_file, or RECLINER_USER and RECLINER_PASSWORD";
 
-/// The largest file with a password.
+/// Maximum size of a file with a password.
 const MAX_PASSWORD_BYTES: u64 = 4_096;
 
 /// The login for the recliners of a fleet.
@@ -56,7 +56,7 @@ pub(crate) struct Reply<T> {
 pub(crate) enum NoReply {
     #[error("it wants another user or password; give RECLINER_USER and RECLINER_PASSWORD")]
     Login,
-    /// It answered with an error of its API, of this kind.
+    /// Its API answered with an error of this kind.
     #[error("{says}")]
     Refused { kind: String, says: String },
     #[error("{0}")]
@@ -64,7 +64,7 @@ pub(crate) enum NoReply {
 }
 
 impl NoReply {
-    /// Why there is none to a request with the login of a fleet.
+    /// The reason to show if the request used the login of a fleet.
     pub(crate) fn into_fleet_reason(self) -> String {
         match self {
             Self::Login => REFUSED.to_owned(),
@@ -79,7 +79,7 @@ impl From<NoReply> for String {
     }
 }
 
-/// The API's envelope, as far as it is used.
+/// The part of the API's envelope that is used.
 #[derive(Debug, Deserialize)]
 #[serde(bound = "T: DeserializeOwned")]
 struct Envelope<T> {
@@ -90,7 +90,7 @@ struct Envelope<T> {
 }
 
 impl ReclinerClient {
-    /// A client whose requests are answered within this time, or fail.
+    /// A client whose requests fail unless they are answered within this time.
     ///
     /// # Errors
     /// If the HTTP library cannot be set up.
@@ -98,7 +98,7 @@ impl ReclinerClient {
         Ok(Self { http: fetch::client(within)?, login: login.map(Arc::new) })
     }
 
-    /// The same with these authorities and this client certificate.
+    /// Like [`new`](Self::new), but with these authorities and this client certificate.
     ///
     /// # Errors
     /// If a file cannot be used, or the HTTP library cannot be set up.
@@ -128,10 +128,10 @@ impl ReclinerClient {
         Self { http: self.http.clone(), login: None }
     }
 
-    /// What a server answers to a GET of a list, without the login; at most `max_bytes`.
+    /// A server's response to a GET of a list, without the login; at most `max_bytes`.
     ///
     /// # Errors
-    /// If there is no successful answer.
+    /// If there is no successful response.
     pub(crate) async fn document(&self, at: &ListUrl, max_bytes: usize) -> Result<Vec<u8>, String> {
         let answer = self.http.get(at.with_query()).send().await.map_err(fetch::describe)?;
         match answer.status() {
@@ -150,10 +150,10 @@ impl ReclinerClient {
         self.http.post(route(at, path))
     }
 
-    /// The answer to a request, with the login, up to a limit of bytes.
+    /// Sends a request with the login; returns the answer, up to `max_bytes`.
     ///
     /// # Errors
-    /// Why there is none.
+    /// If there is no data; the error says why.
     pub(crate) async fn answer<T: DeserializeOwned>(
         &self,
         mut request: RequestBuilder,

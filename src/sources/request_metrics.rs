@@ -17,8 +17,8 @@ use std::{
 pub struct RequestMetrics {
     requests: IntCounterVec,
     durations: HistogramVec,
-    /// Children for successful shard reads, which are almost all requests. They are looked up once, and
-    /// not before the first such read, because the lookup creates the series.
+    /// The series of successful shard reads, which are almost all requests. They are looked up once,
+    /// after the first such read, because a lookup creates the series.
     shard_reads: Arc<OnceLock<(IntCounter, Histogram)>>,
 }
 

@@ -23,12 +23,12 @@ const MAX_LOCAL_DOCS: usize = 10_000;
 /// Maximum number of replications that are read.
 const MAX_REPLICATIONS: usize = 10_000;
 
-/// What CouchDB does about old deleted documents by itself.
+/// What CouchDB itself does about old deleted documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AutoPurge {
     /// It has no such feature.
     Missing,
-    /// How long it keeps them in this database; `None` if that is not set.
+    /// How long it keeps them in this database; `None` if no limit is set.
     Ttl(Option<String>),
     /// It could not be read.
     Unknown,
@@ -39,7 +39,7 @@ pub enum AutoPurge {
 pub struct TombstoneFacts {
     /// The database.
     pub db: String,
-    /// The suffix of its files, which tells it from others of the same name.
+    /// The suffix of its files, which distinguishes it from another database of the same name.
     pub suffix: String,
     /// The version of the CouchDB that answered.
     pub version: Option<String>,
@@ -47,7 +47,8 @@ pub struct TombstoneFacts {
     pub copies: Vec<ShardCopy>,
     /// Who has a checkpoint in the database, or replicates it.
     pub peers: Vec<Peer>,
-    /// The beginnings of times with the number of changes since, of one copy of each range, if CouchDB keeps them.
+    /// Start times of intervals and the number of changes in each, from one copy of each range; `None` if CouchDB
+    /// keeps no times.
     pub ages: Option<Vec<(Moment, u64)>>,
     /// Whether CouchDB keeps such times; `None` if that is unknown.
     pub keeps_times: Option<bool>,
@@ -60,7 +61,7 @@ pub struct TombstoneFacts {
 }
 
 impl TombstoneFacts {
-    /// The copy of each range that has most deleted documents, of those that were read.
+    /// For each range, the copy with most deleted documents among those that were read.
     pub fn fullest_copies(&self) -> Vec<&ShardCopy> {
         let mut best: Vec<&ShardCopy> = Vec::new();
         for copy in self.copies.iter().filter(|copy| copy.deleted().is_some()) {
@@ -80,10 +81,10 @@ impl TombstoneFacts {
     }
 }
 
-/// Reads the facts; of at most `sample` deleted documents also the sizes. `seed` chooses which.
+/// Reads the facts, and the sizes of at most `sample` deleted documents, which `seed` selects.
 ///
 /// # Errors
-/// Why nothing is known about the database.
+/// If nothing is known about the database; the text says why.
 pub async fn read_tombstones(
     client: &Client,
     db: &str,
@@ -182,7 +183,7 @@ async fn read_copy(
     copy
 }
 
-/// The times of one copy of each range, the one that knows most; equal ones are added.
+/// The intervals of one copy of each range, the one with the most changes; changes with equal start times are added.
 fn ages(times: &wire::TimeSeq) -> Vec<(Moment, u64)> {
     let known = |bins: &&Vec<wire::TimeBin>| bins.iter().map(|bin| bin.changes).sum::<u64>();
     let copies = times.time_seq.values().filter_map(|nodes| nodes.values().max_by_key(known));
@@ -197,7 +198,7 @@ fn ages(times: &wire::TimeSeq) -> Vec<(Moment, u64)> {
 
 #[cfg(test)]
 impl TombstoneFacts {
-    /// A database with one range of two copies, of which one is behind, and one late replication.
+    /// A database with one range in two copies, one of them behind, and one replication that lags.
     pub(crate) fn example(db: &str, auto_purge: AutoPurge) -> Self {
         let copy = |node: &str, deleted: u64| ShardCopy {
             range: "00000000-ffffffff".parse().unwrap(),

@@ -15,13 +15,13 @@ use std::path::Path;
 pub struct DatabaseXray {
     /// The database.
     pub db: String,
-    /// Whether its files are being read, or wait for that; the rest is then of the time before.
+    /// Whether its files are being read, or wait for it; until then, everything else is from the previous reading.
     pub is_running: bool,
-    /// When the last reading ended; null if there was none since the start of recliner.
+    /// When the last reading ended; null if there was none since recliner started.
     pub at: Option<String>,
     /// The nodes whose files were read.
     pub nodes: Vec<NodeXray>,
-    /// Why other files of it are unknown, in sentences.
+    /// Why other files of the database are unknown, in sentences.
     pub unknown: Vec<String>,
     /// The sum of all files that were read.
     pub sum: Option<XrayAnswer>,
@@ -49,12 +49,11 @@ pub struct XrayAnswer {
     pub exact: bool,
     /// What the bytes are.
     pub parts: Vec<PartLine>,
-    /// Bytes on disk after a compaction, if nothing is written meanwhile; null if part of a file
-    /// cannot be read.
+    /// Bytes on disk after a compaction without further writes; null if part of a file cannot be read.
     pub after_compaction_bytes: Option<u64>,
     /// Number of revisions that are kept of a document; null for indexes.
     pub revs_limit: Option<u64>,
-    /// With 95 % probability, the size after compaction differs by no more; only in a sample.
+    /// With 95 % probability, the size after compaction differs by no more than this; only in a sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_bytes: Option<u64>,
 }
@@ -66,9 +65,9 @@ pub struct PartLine {
     pub part: String,
     /// Its bytes.
     pub bytes: u64,
-    /// Number of what it counts.
+    /// Number of items that make up the part.
     pub count: u64,
-    /// The same for the bytes of this part.
+    /// With 95 % probability, the bytes of this part differ by no more than this; only in a sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_bytes: Option<u64>,
 }
@@ -93,11 +92,11 @@ impl XrayAnswer {
         }
     }
 
-    /// The sum of files; none of no file.
+    /// The sum of these files; `None` without files.
     pub fn sum(name: &str, files: &[Self]) -> Option<Self> {
         files.first()?;
         let is_sample = files.iter().any(|file| file.error_bytes.is_some());
-        // Errors of independent samples.
+        // The errors are those of independent samples.
         let error = |errors: &mut dyn Iterator<Item = Option<u64>>| {
             let squares: f64 = errors.flatten().map(|error| (error as f64).powi(2)).sum();
             is_sample.then(|| to_bytes(squares.sqrt()))

@@ -28,20 +28,20 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// Interval between looks whether a sweep has ended, and between attempts to store.
+/// Interval between checks whether a sweep has ended, and between attempts to store.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Interval between questions whether the journal is claimed.
+/// Interval between checks whether the journal is claimed.
 const CLAIM_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Maximum number of databases, and of their copies together.
+/// Maximum number of databases, and of all their copies.
 const MAX_DATABASES: usize = 1_000;
 const MAX_COPIES: usize = 10_000;
 
-/// Bytes of records after which a write ends, because starts wait for the journal as well.
+/// Maximum bytes of records in one write, because starts wait for the journal as well.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// How long a record is kept of a database that is not seen.
+/// How long the record of a database that is no longer seen is kept.
 const KEPT_UNSEEN: Duration = Duration::from_secs(30 * 86_400);
 
 /// The counts of a database's copies in the tables.
@@ -50,12 +50,12 @@ pub fn seen_copies(snapshot: &Snapshot, db: DbIx) -> SeenCopies<'_> {
     copies.collect()
 }
 
-/// A copy that the shard map has: its range and node, and its counts if they are known.
+/// A copy in the shard map: its range and node, and its counts if known.
 fn counted_copy(target: TargetRef<'_>) -> Option<((Range, &str), Option<CopyCounts>)> {
     let is_owned = matches!(target.state(), TargetState::Ok | TargetState::Resharding);
     let range = target.range().filter(|_| is_owned && target.kind() == TargetKind::Db)?;
     let facts = target.facts();
-    // A bound needs numbers of one time.
+    // A bound needs counts from the same reading.
     let is_one_reading =
         facts.source_of(FactKind::DeletedDocs) == facts.source_of(FactKind::UpdateSeq);
     let counts = facts.deleted_docs.get().zip(facts.update_seq.get()).filter(|_| is_one_reading);
@@ -63,7 +63,7 @@ fn counted_copy(target: TargetRef<'_>) -> Option<((Range, &str), Option<CopyCoun
         deleted,
         file,
         update_seq,
-        // It is read with the other counts, and the tables keep it if there was any purge.
+        // It is read together with the other counts; the tables store it only if there was a purge.
         purge_seq: target.overhead().and_then(|it| it.purge_seq.get()).unwrap_or_default(),
     });
     Some(((range, target.node()), counts))
@@ -81,7 +81,7 @@ pub async fn stored_record(
     Ok(bytes.and_then(|bytes| postcard::from_bytes(&bytes).ok()))
 }
 
-/// The records by database, and which of them are not stored as they are.
+/// The records by database, and the databases whose records differ from the stored ones.
 #[derive(Debug, Default)]
 struct DeletionRecords {
     records: BTreeMap<String, DeletionRecord>,
@@ -90,14 +90,13 @@ struct DeletionRecords {
 
 /// A database that may be recorded.
 struct Candidate {
-    /// Its place in the tables; `None` if it is not there.
+    /// Its index in the tables; `None` if it is not there.
     db: Option<DbIx>,
     rank: u64,
     copies: usize,
 }
 
 impl DeletionRecords {
-    /// Records what the tables show.
     fn see(&mut self, snapshot: &Snapshot, now: Moment) {
         let chosen = self.choose(snapshot, now);
         let mut seen: BTreeMap<DbIx, SeenCopies<'_>> =
@@ -127,8 +126,8 @@ impl DeletionRecords {
         }
     }
 
-    /// The databases to record: those with most deleted documents, where one with a record counts twice, so that
-    /// few records end when ranks change.
+    /// The databases to record: those with the most deleted documents. A database with a record counts twice, so
+    /// that few records end when ranks change.
     fn choose(&self, snapshot: &Snapshot, now: Moment) -> BTreeMap<String, Option<DbIx>> {
         let mut sums: BTreeMap<DbIx, (u64, usize)> = BTreeMap::new();
         for target in snapshot.targets() {
@@ -166,7 +165,7 @@ impl DeletionRecords {
         fits.map(|(name, it)| (name, it.db)).collect()
     }
 
-    /// What is to be stored next.
+    /// The next records to store.
     fn batch(&self) -> NamedValues {
         let (mut batch, mut bytes) = (NamedValues::new(), 0);
         for name in &self.unsaved {

@@ -49,12 +49,12 @@ pub struct Draft {
     top_databases: TopDatabases,
     /// The corrections in force, for databases with and without a row.
     corrections: Arc<Corrections>,
-    /// Targets of which an X-ray was contradicted by a compaction.
+    /// Targets for which a compaction contradicted an X-ray.
     distrusted: HashSet<TargetIx>,
     changed: Vec<TargetIx>,
     /// Row indexes that are already in `changed`.
     changed_rows: IndexSet,
-    /// What moved since it was last taken.
+    /// The movements since they were last taken.
     movements: MovementSums,
 }
 

@@ -1,8 +1,8 @@
-//! What made the files on each node larger or smaller since the last time somebody asked.
+//! What made the files on each node larger or smaller since the movements were last taken.
 //!
-//! Owns the sums by node, database, design document and cause, and the bytes that are counted for each node. Every
-//! change of a counted size passes here, where both readings are at hand, so that no table of earlier sizes is needed:
-//! the difference of a node's counted bytes is exactly the sum of its movements.
+//! Owns the sums by node, database, design document and cause, and the bytes counted for each node. Every change of a
+//! counted size is recorded here while both readings are available, so no table of earlier sizes is needed: the
+//! difference of a node's counted bytes is exactly the sum of its movements.
 
 use super::{IndexSet, NodeIx, TargetIx};
 use crate::model::cause::Cause;
@@ -11,8 +11,8 @@ use hashbrown::{HashMap, HashSet};
 use std::{sync::Arc, time::Duration};
 use wall_clock::Moment;
 
-/// How long a database or an index counts as new at least: its copies are measured one after the other, while it is
-/// filled or built.
+/// Minimum time for which a database or an index counts as new: its copies are measured one after the other while
+/// it is filled or built.
 const NEW_FOR: Duration = Duration::from_secs(3_600);
 
 /// A part of the change of one node's files.
@@ -20,9 +20,9 @@ const NEW_FOR: Duration = Duration::from_secs(3_600);
 pub struct Movement {
     /// The node, by its index in [`Movements::nodes`].
     pub node: usize,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
-    /// The database; empty for files of none.
+    /// The database; empty for files that belong to none.
     pub db: Box<str>,
     /// The design document, by id; empty for files of a database itself.
     pub design: Box<str>,
@@ -33,7 +33,7 @@ pub struct Movement {
 /// The files of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFiles {
-    /// The node's name, or the pseudo-node's: view indexes whose files no node shows.
+    /// The node's name, or that of the pseudo-node, which has view indexes whose files no node shows.
     pub name: Arc<str>,
     /// Bytes of all its counted files.
     pub bytes: i64,
@@ -43,16 +43,16 @@ pub struct NodeFiles {
     pub is_member: bool,
     /// Whether its index files are known one by one; others are counted on the pseudo-node.
     pub is_shown: bool,
-    /// Its files besides those of targets, as last walked; empty if none was.
+    /// Its files other than those of targets, as last walked; empty before the first walk.
     pub other_files: Vec<(Cause, u64)>,
 }
 
-/// What moved since the last time.
+/// The movements since they were last taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Movements {
     /// Every node, the pseudo-node first.
     pub nodes: Vec<NodeFiles>,
-    /// What changed, in no order.
+    /// The movements, in no particular order.
     pub entries: Vec<Movement>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct MovementKey {
     pub(super) design: Box<str>,
 }
 
-/// The sums that nobody has taken yet.
+/// The sums that were not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct MovementSums {
     pub(super) entries: HashMap<MovementKey, i64>,
@@ -73,7 +73,7 @@ pub(super) struct MovementSums {
     /// New index files whose design document is not known yet, with their bytes when they were found.
     pub(super) unnamed_parts: HashMap<TargetIx, i64>,
     pub(super) bytes_of: Vec<i64>,
-    /// The files of each node besides those of targets, as last walked.
+    /// The files of each node other than those of targets, as last walked.
     pub(super) other_files: Vec<Vec<(Cause, u64)>>,
     /// Nodes with targets from an earlier process.
     pub(super) restored: IndexSet,
@@ -82,9 +82,9 @@ pub(super) struct MovementSums {
     /// Indexes that appeared in these hours, by database and signature.
     pub(super) new_indexes: [HashSet<(u32, Signature)>; 2],
     rotated_at: Moment,
-    /// Databases that were deleted, while the tables still have their map entry.
+    /// Deleted databases whose map entry is still in the tables.
     pub(super) deleted: IndexSet,
-    /// Whether the databases that existed before are known, so that another one is new.
+    /// Whether all existing databases are known, so that any other database is new.
     pub(super) knows_databases: bool,
 }
 
@@ -108,7 +108,7 @@ impl MovementSums {
         }
     }
 
-    /// Forgets which databases are new after a while; `swept` says whether a sweep has ended.
+    /// Lets new databases and indexes age; `swept` tells whether a sweep has ended.
     pub(super) fn rotate(&mut self, swept: bool, now: Moment) {
         self.knows_databases |= swept;
         if self.rotated_at.distance(now) >= NEW_FOR {
@@ -119,7 +119,7 @@ impl MovementSums {
     }
 }
 
-/// Makes what is new the older of two generations.
+/// Moves the newer of two generations to the older.
 fn age<T: Default>(generations: &mut [T; 2]) {
     generations.swap(0, 1);
     generations[0] = T::default();

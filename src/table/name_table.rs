@@ -58,7 +58,7 @@ impl NameChunk {
     fn push(&mut self, name: DbName<'_>) {
         // 256 names of at most CouchDB's 238 bytes stay far below a list's four gigabytes.
         if self.names.push_parts([name.db, name.suffix]) {
-            // A suffix this long is not a real one; the name keeps it.
+            // A suffix this long is not a real one, so it counts as part of the name.
             self.suffixes.push(u8::try_from(name.suffix.len()).unwrap_or(0));
         }
     }

@@ -61,8 +61,8 @@ pub struct Node {
     pub is_up: Option<bool>,
     /// Whether it is still a member of the cluster.
     pub is_member: bool,
-    /// Whether its targets belong to this process's share. About nodes that other processes serve
-    /// nothing is known here, not even zero.
+    /// Whether this process serves the node. Nothing, not even zero, is known here about nodes that
+    /// other processes serve.
     pub is_served: bool,
     /// Whether only its files are read and no request is sent for it.
     pub files_only: bool,
@@ -88,8 +88,8 @@ pub struct Node {
     pub disagreements: Option<u64>,
     /// Why its list of running tasks could not be read although it answers.
     pub unread_tasks: Option<Arc<str>>,
-    /// Why the directories that are read for it cannot be its own, in a sentence; their free space is not
-    /// its own either.
+    /// Why the directories that are read for it must belong to another node, in a sentence; their free
+    /// space is another node's too.
     pub foreign_directory: Option<Arc<str>>,
 }
 
@@ -148,7 +148,7 @@ pub struct CompactionFiles {
     pub shard: Arc<str>,
     /// Whether they are files of its indexes.
     pub of_views: bool,
-    /// Whether they are left over: no compaction writes them any more.
+    /// Whether they are left over: no compaction writes to them any more.
     pub is_leftover: bool,
     /// Their number.
     pub files: u64,

@@ -43,7 +43,7 @@ impl PackedFacts {
         from_files: FactSet::from_bits(0),
     };
 
-    /// The bits and the numbers, without the moment and the file's number.
+    /// The bits and the numbers, without the time and the file's number.
     pub(super) const fn parts(&self) -> ((u8, u16), [OptionalU64; FactKind::SLOTS]) {
         ((self.bits, self.from_files.bits()), self.numbers)
     }

@@ -87,7 +87,7 @@ struct StoredHistory {
 
 impl StoredHistory {
     fn of(SizeHistory { rent, growth }: SizeHistory) -> Self {
-        // A moment fits into 32 bits.
+        // Seconds of any realistic moment fit into 32 bits.
         let seconds = |at: Moment| u32::try_from(at.unix()).unwrap_or_default();
         let (means, times) = growth.parts();
         Self {
@@ -154,8 +154,7 @@ impl Snapshot {
     pub fn build_block(&self, number: u32) -> UncompressedBlock {
         let from = (number as usize).saturating_mul(ROWS_PER_BLOCK);
         let places = from..from.saturating_add(ROWS_PER_BLOCK);
-        // Parts are read from files right after a start, and search indexes along with the design
-        // documents.
+        // Parts are read from files right after a start, and search indexes together with the design documents.
         let stored = places
             .filter_map(|at| self.target_at(at))
             .filter(|target| !target.is_part() && target.kind() != TargetKind::Search);
@@ -325,7 +324,8 @@ impl Draft {
         let at = target.at.map_or(at, |at| Moment::from_unix(u64::from(at)));
         let mut facts = PackedFacts::from_parts(target.bits, numbers, at).unpack(kind);
         if kind == TargetKind::Cleanup {
-            // Only the walk that gives the node's sums, which include them, tells the bytes of unused files.
+            // The bytes of unused files are known only from the walk that also gives the node's sums, which
+            // include them.
             facts.file_bytes = OptionalU64::UNKNOWN;
         }
         self.set_facts(ix, facts);

@@ -1,4 +1,4 @@
-//! Tables whose facts can be changed to see what would follow.
+//! Tables whose facts can be changed to compute the consequences.
 
 use super::{PackedFacts, SizeHistory, Snapshot, TargetIx};
 use crate::model::{facts::Facts, rent::Rent, target::TargetState};
@@ -18,7 +18,7 @@ impl Projection {
         Self { current: snapshot.clone(), changed: Vec::new() }
     }
 
-    /// Replaces the facts and the rent of one target; neither is derived from the other here.
+    /// Replaces the facts and the rent of one target; neither is derived from the other.
     pub fn set(&mut self, ix: TargetIx, facts: &Facts, rent: Rent) {
         let Some(target) = self.current.target(ix) else { return };
         let (kind, history) = (target.kind(), target.history());

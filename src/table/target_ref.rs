@@ -128,7 +128,7 @@ impl<'a> TargetRef<'a> {
         Correction { inside: self.inside(), ..correction }
     }
 
-    /// The last X-ray of its file, if it was looked into.
+    /// The last X-ray of its file, if there is one.
     pub fn inside(self) -> Option<Inside> {
         self.snapshot.insides.get(&self.ix).copied()
     }
@@ -143,7 +143,7 @@ impl<'a> TargetRef<'a> {
         self.snapshot.problems.get(&self.ix).copied()
     }
 
-    /// Contents of its file besides its documents, if they are large.
+    /// Contents of its file other than documents, if they are large.
     pub fn overhead(self) -> Option<Overhead> {
         self.snapshot.overheads.get(&self.ix).copied()
     }
@@ -280,7 +280,7 @@ impl<'a> TargetRef<'a> {
         })
     }
 
-    /// Bytes on disk after another compaction, as far as the last one showed them, in proportion to live bytes.
+    /// Bytes on disk after another compaction, as the last one showed them, in proportion to live bytes.
     fn learned_bytes_with(self, facts: &Facts) -> Option<u64> {
         let left = u128::from(*self.snapshot.left_bytes.get(&self.ix)?);
         let of_one = facts.active_bytes.get().filter(|bytes| *bytes > 0)?;
@@ -293,8 +293,8 @@ impl<'a> TargetRef<'a> {
         self.reclaimable_bytes_with(&self.facts())
     }
 
-    /// Predicted bytes on disk that a compaction would free by the target's sizes alone, whatever its last compaction
-    /// left: right once no writes interfere. `None` if nothing but sizes is known.
+    /// Predicted bytes that a compaction would free judging by the target's sizes alone, regardless of its last
+    /// compaction: correct once no writes interfere. `None` if only sizes are known.
     pub fn reclaimable_by_sizes(self) -> Option<u64> {
         let facts = self.facts();
         self.learned_bytes_with(&facts)?;

@@ -41,9 +41,9 @@ pub enum ViewCopies {
     /// They were not all read.
     #[default]
     Unknown,
-    /// The facts of one stand for all.
+    /// The facts of one apply to all.
     Alike,
-    /// The facts of each, by node, the one with most waste first.
+    /// The facts of each by node, the copy with most waste first.
     Differ(Arc<[(NodeIx, Facts)]>),
 }
 

@@ -65,7 +65,7 @@ impl Waste {
         let state = snapshot.node(node).filter(|node| node.is_served && node.is_member);
         if let Some(state) = state {
             let unused = state.disk_usage.map(|disk| disk.unused_bytes());
-            // Of a node that a sidecar reads, only the index files are known here.
+            // Only the index files are known of a node that a sidecar reads.
             if unused.is_none() {
                 files.directories = snapshot.totals().sums_of(node, TargetKind::View).stale_file;
             }
@@ -90,12 +90,12 @@ impl Waste {
         }
     }
 
-    /// Shards and views, with orphans, and without the other unused files.
+    /// Shards, orphans among them, and views, without the other unused files.
     pub const fn shards_and_views(self) -> PartialSum {
         self.files
     }
 
-    /// What compactions would free of shards and views.
+    /// Bytes of shards and views that compactions would free.
     pub const fn reclaimable(self) -> PartialSum {
         self.reclaimable
     }
@@ -106,7 +106,7 @@ impl Waste {
         self.files.and(self.directories).measured()
     }
 
-    /// Bytes that compactions would leave of shards and views.
+    /// Bytes that would remain of shards and views after compactions.
     pub fn live_bytes(self) -> Option<u64> {
         let unneeded = self.reclaimable.and(self.orphans).measured().unwrap_or_default();
         Some(self.files.measured()?.saturating_sub(unneeded))

@@ -7,13 +7,13 @@ use super::escape;
 /// A part of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
-    /// The title of what follows.
+    /// The title of the blocks after it.
     Heading(String),
     /// A sentence, or several.
     Paragraph(String),
     /// Sentences, one below the other.
     List(Vec<String>),
-    /// Rows of cells under these columns; a column says whether it has numbers.
+    /// Rows of cells under these columns; the flag of a column tells whether it has numbers.
     Table(Vec<(&'static str, bool)>, Vec<Vec<String>>),
 }
 

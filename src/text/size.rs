@@ -34,7 +34,7 @@ pub(crate) const fn bound(unknown: u64, estimated: u64) -> &'static str {
     }
 }
 
-/// The same in words.
+/// The same as words.
 pub(crate) const fn bound_in_words(unknown: u64, estimated: u64) -> &'static str {
     match (unknown, estimated) {
         (0, 0) => "",

@@ -1,7 +1,7 @@
 //! The slots of compactions between two plans, if one plan decides about all of them.
 //!
-//! Such a plan only gives the order of compactions; when each begins depends on when slots of its
-//! nodes, of its channel there and of the cluster become free.
+//! Such a plan only gives the order of compactions; each begins when slots of its nodes, of its
+//! channel on them and of the cluster become free.
 
 use crate::{
     model::{channel::Channels, settings::limits::Limits},
@@ -72,8 +72,8 @@ impl BatchSlots {
         Self { limits, concurrency, taken_until: HashMap::new() }
     }
 
-    /// Takes the slots that a compaction needs, for its duration; returns when it begins. None if
-    /// that is not before the next plan.
+    /// Takes the slots that a compaction needs, for its duration; returns when it begins, or `None`
+    /// if that is not before the next plan.
     pub(super) fn take(
         &mut self,
         need: &SlotNeed<'_>,

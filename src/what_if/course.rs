@@ -30,7 +30,7 @@ pub(super) struct TargetCourse {
     changes_per_byte: f64,
     /// Bytes that the last compaction left; none before the first.
     left: Option<u64>,
-    /// The rates of its file and of its live bytes; none if it stays as it is.
+    /// The rates of its file and of its live bytes; `None` if its sizes stay constant.
     rates: Option<(ExpectedRate, ExpectedRate)>,
 }
 
@@ -77,7 +77,6 @@ impl TargetCourse {
         self.rates.is_none()
     }
 
-    /// The facts after this time.
     pub(super) fn facts_after(&self, after: TimeAhead) -> Facts {
         let mut facts = self.facts;
         facts.measured_at =
@@ -125,8 +124,8 @@ impl TargetCourse {
         (facts, rent)
     }
 
-    /// The effect of a compaction between these times; none if a size is unknown. It leaves the waste
-    /// that is written while it runs.
+    /// The effect of a compaction between these times; `None` if a size is unknown. The compaction
+    /// leaves the waste that is written while it runs.
     fn compacted(&self, begin: TimeAhead, after: TimeAhead) -> Option<CompactedCourse> {
         let facts = self.facts_after(after);
         let (file, predicted) =
@@ -148,12 +147,11 @@ impl TargetCourse {
         Some(CompactedCourse { before: *self, after: compacted, file, left })
     }
 
-    /// Lower bound of what a compaction leaves: what the previous one left, unless live bytes
-    /// shrink.
+    /// A lower bound of what a compaction leaves: what the previous one left, unless live bytes shrink.
     ///
-    /// A prediction subtracts what rewriting has left in the live trees since the last compaction.
-    /// The rate of live bytes may have been measured without it, so subtracting it repeatedly would
-    /// make a file that is compacted often vanish.
+    /// A prediction subtracts what rewriting has left in the live trees since the last compaction. The rate of live
+    /// bytes may have been measured without that part, so subtracting it at every compaction would make a frequently
+    /// compacted file vanish.
     fn least_left(&self, after: TimeAhead) -> u64 {
         let Some(left) = self.left else { return 0 };
         let live = self.rates.map_or(0.0, |(_, live)| live.bytes_between(self.begin, after));
@@ -179,8 +177,8 @@ fn changes_per_byte(kind: TargetKind, facts: &Facts) -> f64 {
     of_all.into_iter().chain(of_late).fold(f64::INFINITY, f64::min).min(1.0)
 }
 
-/// The facts without the compaction and the build that are running or due: a course knows its own
-/// compactions, and both end long before most of the simulated time.
+/// The facts without running or due compactions and builds: a course knows its own compactions, and
+/// both end long before most of the simulated time.
 fn without_passing_work(mut facts: Facts) -> Facts {
     facts.flags.compact_running = false;
     facts.flags.updater_running = false;

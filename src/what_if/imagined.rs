@@ -1,5 +1,5 @@
-//! Compactions that are only imagined: how long they take, what the planner sees of them and would remember,
-//! and the bytes that they free.
+//! Imagined compactions: their duration, what the planner sees and would remember of them, and the bytes
+//! that they free.
 //!
 //! Pure pieces that the simulation of days ahead and the scorecard of advice share.
 
@@ -104,7 +104,7 @@ impl NodeBytes {
         Self(vec![0.0; snapshot.nodes().len()])
     }
 
-    /// Adds bytes in equal parts on nodes.
+    /// Spreads bytes evenly over nodes.
     pub(super) fn spread(&mut self, bytes: f64, nodes: &[NodeIx]) {
         for node in nodes {
             if let Some(sum) = self.0.get_mut(node.as_usize()) {
@@ -122,7 +122,7 @@ impl NodeBytes {
     }
 }
 
-/// The nodes with the files of a target, or of a start, on this node: of the whole cluster, all of them.
+/// The nodes with the files of a target or start on this node; the pseudo-node stands for all nodes.
 pub(super) fn nodes_of(snapshot: &Snapshot, node: NodeIx) -> Vec<NodeIx> {
     if node != NodeIx::CLUSTER {
         return vec![node];

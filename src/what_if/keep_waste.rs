@@ -1,10 +1,9 @@
-//! The horizons with which channels by rent leave as much waste as other rules do.
+//! The horizons with which channels by rent leave as much waste as other rules.
 //!
-//! A longer horizon wastes more. For a file that makes garbage at a constant rate the mean waste
-//! grows with the square root of the horizon, so a few simulations find the horizon for a given
-//! waste, by false position on logarithmic scales. Databases and views are searched for side by
-//! side: one simulation gives the waste of both, and each kind affects the other only through
-//! limits and scarce space, which every simulation includes.
+//! A longer horizon wastes more. For a file that produces garbage at a constant rate, the mean waste grows with the
+//! square root of the horizon, so a few simulations find the horizon for a given waste, by false position on
+//! logarithmic scales. Databases and views are searched together: one simulation gives the waste of both, and they
+//! affect each other only through limits and scarce space, which every simulation includes.
 
 use super::{Outlook, Outlooks, Policy, mean};
 use crate::model::{channel::Channel, priority::PriorityKind, target::TargetKind};
@@ -24,11 +23,10 @@ const CLOSE: f64 = 0.03;
 /// Waste within this share of the wanted one counts as kept.
 const NEAR: f64 = 0.1;
 
-/// Less than this share of all waste is not worth a search.
+/// A share of all waste below which a search is not worthwhile.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// A kind of target with this share of the waste that it has without any compaction is hardly
-/// compacted.
+/// If a kind of target keeps this share of the waste that it has without any compaction, it counts as hardly compacted.
 const UNTOUCHED: f64 = 0.98;
 
 /// How the waste with a horizon that was found compares with the wanted one.
@@ -42,7 +40,7 @@ pub enum WasteFit {
     Rough,
     /// Every horizon leaves more waste, because of limits, windows or sizes.
     More,
-    /// The other rules leave nearly all waste in this time, so any longer horizon does as well.
+    /// The other rules leave nearly all waste within this time, so every longer horizon is equivalent.
     Longer,
     /// There is almost no waste, so the horizon was not searched for.
     Little,
@@ -177,8 +175,7 @@ struct Search {
     /// The longest horizon that wasted more than a longer one, because of more compactions than
     /// limits allow.
     too_many: Option<Duration>,
-    /// Number of steps before there was a horizon on either side; each goes twice as far as the
-    /// previous one.
+    /// Number of steps while all horizons tried are on one side; each step goes twice as far as the previous one.
     steps: i32,
     is_settled: bool,
 }

@@ -54,8 +54,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use targets::{AdvisedTargets, Savings};
 use wall_clock::Moment;
 
-/// A longer time between two steps is a gap, about which nothing is known, unless facts count as fresh for more than
-/// [`STEPS_OF_FRESH_FACTS`] times as long.
+/// A longer time between two steps is a gap, about which nothing is known. If facts stay fresh for long, the limit is
+/// that time divided by [`STEPS_OF_FRESH_FACTS`].
 const MAX_STEP: Duration = Duration::from_secs(300);
 
 /// Seconds of an hour.
@@ -64,16 +64,16 @@ const HOUR: u64 = 3_600;
 /// The number of intervals between two readings after which facts are usually no longer fresh.
 const STEPS_OF_FRESH_FACTS: u32 = 4;
 
-/// Maximum number of times within a step at which the planner is asked.
+/// Maximum number of times that the planner is asked within a step.
 const MAX_LOOKS: usize = 60;
 
-/// Shortest time between two times at which the planner is asked: moments are whole seconds.
+/// Minimum time between two questions to the planner: moments are whole seconds.
 const MIN_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A clock that deviates by more than this from the elapsed time was set.
+/// Deviation of the clock from the elapsed time above which it was set.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
-/// The scorecard. It handles what it receives, without a clock.
+/// The scorecard: handles its inputs, without a clock of its own.
 #[derive(Debug, Default)]
 pub struct Scorecard {
     hours: BTreeMap<HourNumber, ScorecardHour>,
@@ -85,7 +85,7 @@ pub struct Scorecard {
     real_extra_bytes: u64,
     state: ScorecardState,
     counters: AdviceCounters,
-    /// The waste that would be left, as of the last step.
+    /// The waste that would remain, as of the last step.
     advised_waste_bytes: Option<u64>,
     changes: Vec<ScorecardChange>,
     /// The jobs as last stored.
@@ -107,8 +107,8 @@ impl Scorecard {
         self.real_extra_bytes = self.real_extra_bytes.max(extra);
     }
 
-    /// Advances to `now`. `elapsed` is the time since the last step by a clock that nobody sets;
-    /// none at the first step. Returns the changes.
+    /// Advances to `now`. `elapsed` is the time since the last step on the monotonic clock; `None`
+    /// at the first step. Returns the changes.
     pub fn step(
         &mut self,
         plan: &Plan,
@@ -192,7 +192,7 @@ impl Scorecard {
         }
     }
 
-    /// Counts the time of a long step in each hour of it, and leaves in `sums` what belongs to the hour of `now`.
+    /// Attributes the time of a long step to each of its hours, and leaves in `sums` the part of the hour of `now`.
     fn count_earlier_hours(&mut self, sums: &mut ScorecardHour, now: Moment) {
         let (advised, enforced) = (sums.advised_seconds, sums.enforced_seconds);
         let seconds = advised + enforced;
@@ -229,7 +229,7 @@ impl Scorecard {
         self.changes.extend(surplus.into_iter().map(|hour| ScorecardChange::Hour(hour, None)));
     }
 
-    /// Lets advised compactions end and start up to `now`; returns what they save then.
+    /// Lets advised compactions end and start up to `now`; returns what they save at that time.
     fn advance(
         &mut self,
         plan: &Plan,
@@ -269,7 +269,7 @@ impl Scorecard {
             }
             let extra = &mut sums.advised.peak_extra_bytes;
             *extra = (*extra).max(self.jobs.extra_bytes());
-            // The effect of a start shows only in the next look.
+            // The effect of a start is visible only to the next question.
             let soon = has_begun.then(|| at.plus(MIN_LOOK_INTERVAL));
             let next = self.jobs.next_end(at).into_iter().chain(change).chain(soon).min();
             match next.map(|next| next.max(at.plus(MIN_LOOK_INTERVAL))) {
@@ -290,7 +290,7 @@ impl Scorecard {
     }
 
     fn end_job(&mut self, job: &Running, snapshot: &Snapshot, side: &mut ScorecardSide) {
-        // A target that is gone was not compacted.
+        // A target that no longer exists was not compacted.
         let Some(target) = job.ix.and_then(|ix| snapshot.target(ix)) else { return };
         side.compactions += 1;
         let is_copy = job.is_copy_of_view();

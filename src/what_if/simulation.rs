@@ -1,4 +1,4 @@
-//! Simulates one policy over time: what is due, what the planner starts, and what that leaves.
+//! Simulates one policy over time: which targets are due, what the planner starts, and the result.
 
 use super::{
     Outlook, Outlooks, Policy, Present, SAMPLES, Sample, Unchecked, Undone,
@@ -49,8 +49,7 @@ const PLANS: (usize, usize) = (SAMPLES - 1, 30_000);
 /// Maximum number of plans that each decide about all compactions until the next one.
 const MAX_BATCHES: usize = 1_000;
 
-/// If more compactions than this are expected, they are decided in batches: a plan for each takes
-/// too long.
+/// Number of expected compactions above which they are decided in batches, because a plan for each would take too long.
 const MAX_DECIDED_ONE_BY_ONE: f64 = 600.0;
 
 /// Longest queue: a plan's time grows with the queues, and targets beyond this do not start before
@@ -60,16 +59,16 @@ const MAX_QUEUE: usize = 2_000;
 /// Number of compactions after which their mean duration is known.
 const KNOWN_JOBS: u64 = 50;
 
-/// If prices change by more than this share, targets become due at other times.
+/// Change of prices, as a share, after which due times are computed again.
 const PRICE_TOLERANCE: f64 = 0.1;
 
-/// A due time is found within this share of the time until then, or within this time, whichever is
-/// larger.
+/// A due time is found with an error of at most this share of the time until then, or of this
+/// duration, whichever is larger.
 const DUE_PRECISION: f64 = 1.0 / 32.0;
 const DUE_ACCURACY: Duration = Duration::from_secs(1);
 
-/// First time at which a target is checked if channels leave out what is too large, so that a check
-/// at the end is not enough; each further check is twice as far ahead.
+/// Time ahead of the first check of a target, if channels leave out large targets, so that a check
+/// at the end does not suffice; each later check is twice as far ahead.
 const FIRST_LOOK: Duration = Duration::from_secs(60);
 
 /// Number of targets at the head of each queue that are read again in each step.
@@ -120,8 +119,7 @@ pub(super) struct Simulation<'a> {
     conditions: Conditions,
     /// When targets become due, in seconds.
     due: BinaryHeap<Reverse<(u64, TargetIx)>>,
-    /// If a plan decides about all until the next one: the targets that become due between the two,
-    /// and when.
+    /// If a plan decides about everything until the next one: the targets that become due in between, and when.
     due_within_batch: HashMap<TargetIx, Duration>,
     /// The prices with which the due times were computed.
     prices: HorizonFactors,
@@ -137,7 +135,7 @@ pub(super) struct Simulation<'a> {
     /// The shortest time from one plan to the next.
     tick: Duration,
     steps_per_sample: usize,
-    /// Which slots are taken until when, once compactions end sooner than plans are made.
+    /// Until when slots are taken, once compactions end sooner than plans are made.
     batches: Option<BatchSlots>,
     /// The queues at the last plan. The plan itself is not kept, because what it shares with the
     /// tables would be copied at each change.
@@ -152,7 +150,7 @@ impl<'a> Simulation<'a> {
         let plans = (ROW_BUDGET / rows).clamp(PLANS.0, PLANS.1);
         let steps_per_sample = (plans / (SAMPLES - 1)).clamp(1, STEPS_PER_SAMPLE);
         let steps = (SAMPLES - 1) * steps_per_sample;
-        // A whole number of plans in each step, so that none comes shortly after another.
+        // Each step has a whole number of plans, so that none comes shortly after another.
         let plans = steps * (plans / steps).max(1);
         let shorter = |channel: &Channel| Channel {
             capacity: channel.capacity.min(MAX_QUEUE),
@@ -237,15 +235,15 @@ impl<'a> Simulation<'a> {
         let due = self.due.peek().map(|Reverse((seconds, _))| Duration::from_secs(*seconds));
         let waits = self.waiting.iter().any(|queue| queue.queued().len() > 0);
         let change = plan.next_change.filter(|_| waits).map(|change| at + now.age(change));
-        // The plan does not know yet that its own starts hold others back for a moment.
+        // The plan does not know yet that its own starts briefly hold back others.
         let wait = self.rules.limits.wait;
         let wait_over = (waits && !plan.starts.is_empty() && !wait.is_zero()).then(|| at + wait);
         let next = [job_end, due, change, wait_over].into_iter().flatten().min().unwrap_or(end);
         next.max(at + self.tick).min(end)
     }
 
-    /// Begins all compactions until the next plan, in order of time. Includes targets that become
-    /// due in between, also again after a compaction.
+    /// Begins all compactions until the next plan, in order of time, including targets that become
+    /// due in the meantime, some of them again after a compaction.
     fn begin_batch(&mut self, plan: &Plan, (at, next): (Duration, Duration)) {
         let due_at = |start: &PlannedStart| self.due_within_batch.get(&start.ix).copied();
         let starts = plan.starts.iter().enumerate();
@@ -259,8 +257,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Makes the plan of a time from what is due, running and free then; it also decides about targets that
-    /// become due before `next`.
+    /// Makes the plan of a time from the due targets, the running jobs and the free space then; it also
+    /// decides about targets that become due before `next`.
     fn plan_between(&mut self, at: Duration, next: Duration) -> Plan {
         self.apply_due(at, next);
         let now = self.moment(at);
@@ -330,8 +328,8 @@ impl<'a> Simulation<'a> {
         Some(due.as_secs().saturating_add(u64::from(due.subsec_nanos() > 0)))
     }
 
-    /// Reads targets that are due by now again, and those due before the next plan with their facts
-    /// of that time.
+    /// Updates the facts of targets that are due by now, and of those due before the next plan,
+    /// with their facts of that time.
     fn apply_due(&mut self, at: Duration, next: Duration) {
         self.due_within_batch.clear();
         let is_due = |seconds: u64| seconds <= at.as_secs() || Duration::from_secs(seconds) < next;
@@ -444,7 +442,7 @@ impl<'a> Simulation<'a> {
         over.sort_by_key(|job| job.ends);
         for (at, job) in over.iter().enumerate() {
             self.end_job(job);
-            // A node rests from the end of its work, not only from the next plan.
+            // A node rests from the end of its work, not from the next plan.
             let still_running = over.get(at + 1..).unwrap_or_default();
             self.update_busy_periods(still_running, self.moment(job.ends));
         }
@@ -491,8 +489,8 @@ impl<'a> Simulation<'a> {
         Jobs { list, ..Jobs::default() }
     }
 
-    /// Tracks for how long nodes have been busy, if they must rest from it: with the running jobs,
-    /// and with others that are still to be ended.
+    /// Tracks how long nodes have been busy, if they must rest afterwards: with the running jobs,
+    /// and with `others` that have not ended yet.
     fn update_busy_periods(&mut self, others: &[RunningJob], now: Moment) {
         if self.rules.limits.duty_percent >= 100.0 {
             return;
@@ -509,7 +507,7 @@ impl<'a> Simulation<'a> {
             |node: NodeIx| self.unchecked.grown_on(node, self.span, after) - self.freed_on.on(node);
         let Present { conditions, snapshot, .. } = self.present;
         let mut disks = imagined::disks_grown_by(&conditions.disks, snapshot, grown);
-        // How fast space will disappear is not known.
+        // It is unknown how fast space will disappear.
         disks.volumes.iter_mut().for_each(|volume| volume.falling_since = None);
         disks
     }
@@ -546,8 +544,8 @@ impl<'a> Simulation<'a> {
         self.mean_job_seconds() < tick.as_secs_f64()
     }
 
-    /// The time between two plans that each decide about several compactions: a whole number of
-    /// plans in each step.
+    /// The time between two plans that each decide about several compactions; each step contains a
+    /// whole number of such plans.
     fn batch_tick(&self) -> Duration {
         let steps = (SAMPLES - 1) * self.steps_per_sample;
         let batches = steps * (MAX_BATCHES / steps).max(1);
@@ -562,7 +560,7 @@ impl<'a> Simulation<'a> {
         let limits = self.rules.limits;
         self.tick = self.batch_tick();
         let tick = self.tick.as_secs_f64();
-        // One more than fit at once: the next ones are chosen while some are running.
+        // One more than fits at once, because the next ones are chosen while some are running.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let fit = (tick / self.mean_job_seconds()).ceil().max(1.0) as usize + 1;
         self.batches = Some(BatchSlots::new(limits, &self.channels));
@@ -612,8 +610,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// The targets that wait at the end, by reason, most bytes first; and the longest of these
-    /// waits.
+    /// The targets that wait at the end, by reason, most bytes first; and the longest of their waits.
     fn undone(&mut self) -> (Vec<Undone>, Option<Duration>) {
         // The reasons are those of the policy itself, not of widened limits or shortened queues.
         self.rules = Arc::new(always_fresh(&self.policy.rules));
@@ -658,8 +655,7 @@ fn has_maximum(channels: &Channels) -> bool {
     channels.list.iter().any(limited)
 }
 
-/// The times from `from` to `end` at which a target is checked, to find when it becomes due: only
-/// the end, if what is due stays due.
+/// The times from `from` to `end` at which a target is checked for being due: only the end, if a due target stays due.
 fn looks(from: Duration, end: Duration, has_maximum: bool) -> impl Iterator<Item = Duration> {
     let first = if has_maximum { from } else { end };
     std::iter::successors(Some(first), move |at| {
@@ -668,7 +664,8 @@ fn looks(from: Duration, end: Duration, has_maximum: bool) -> impl Iterator<Item
     })
 }
 
-/// The first time from `from` on at which something holds; none if it holds at none of `looks`.
+/// The first time from `from` on at which `holds` is true, searched between `looks`; `None` if it
+/// is true at none of `looks`.
 fn first_time(
     from: Duration,
     looks: impl Iterator<Item = Duration>,

@@ -1,4 +1,4 @@
-//! Outlooks compared with what can be worked out by hand.
+//! Outlooks compared with results by hand.
 
 mod keep_waste;
 
@@ -41,8 +41,8 @@ fn outlooks(present: &Present, proposals: &[Proposal], span: Duration) -> Result
     Ok(forecast.answer(outlooks))
 }
 
-/// A node with databases: name, live bytes, garbage and new live bytes a day; watched for ten days,
-/// all in MiB. Each was compacted at the last reading but one.
+/// A node with databases: name, live bytes, garbage per day and new live bytes per day, all in MiB;
+/// watched for ten days. Each was compacted at the second to last reading.
 fn present(dbs: &[(&str, u64, u64, u64)], space: Option<(u64, u64)>) -> Present {
     let mut draft = Draft::new(5);
     let node = draft.get_or_add_node("couchdb@a");
@@ -55,8 +55,8 @@ fn present(dbs: &[(&str, u64, u64, u64)], space: Option<(u64, u64)>) -> Present 
     published(draft, space)
 }
 
-/// Lets a target be read for ten days and then compacted: its live bytes, garbage and new live bytes a
-/// day, in MiB.
+/// Lets a target be read for ten days and then compacted: its live bytes, garbage per day and new live
+/// bytes per day, in MiB.
 fn watch(draft: &mut Draft, ix: TargetIx, (live, garbage, new): (u64, u64, u64)) {
     let hours = 240;
     for hour in 0..=hours {

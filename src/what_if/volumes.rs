@@ -1,7 +1,7 @@
 //! The forecasts of volumes: without compaction, under smoosh, and under the rules in force.
 //!
-//! Owns which simulations they need. A simulation takes seconds for a million targets, so it is made
-//! once a day, or every few hours while a volume is about to fill, and on another thread.
+//! Owns the simulations that they need. A simulation takes seconds for a million targets, so it runs
+//! on another thread once a day, or every few hours while a volume is about to fill.
 
 use super::{Outlooks, Policy, Present, Proposal};
 use crate::{
@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
-/// The longest simulated time; later compactions continue what happens in its second half.
+/// The longest simulated time; after it, compactions continue as in its second half.
 const SPAN: Duration = Duration::from_secs(30 * 86_400);
 
 /// What compactions free on each volume, by its name.
@@ -57,7 +57,7 @@ impl VolumeForecasts {
 }
 
 impl SimulatedRules {
-    /// Simulates the rules for forecasts that reach so far; none while no growth of files is known.
+    /// Simulates the rules for forecasts with this reach; `None` while no growth of files is known.
     pub fn of(plan: &Plan, smoosh: &Channels, reach: Duration, now: Moment) -> Option<Self> {
         let (snapshot, conditions) = (Arc::clone(&plan.snapshot), plan.conditions.clone());
         let present = Present { snapshot, conditions, now };

@@ -280,7 +280,7 @@ async fn concurrent_openapi_readers_stay_within_memory_limit() {
     harm.within(300);
 }
 
-/// The head of a question whose body never comes, and a complete question; by path.
+/// For this path, the head of a request whose body never comes, and a complete request.
 fn slow_and_whole(victim: &Victim, path: &str, content: &str, body: &str) -> [String; 2] {
     let host = &victim.address;
     let head = |length: usize| {
@@ -292,7 +292,7 @@ fn slow_and_whole(victim: &Victim, path: &str, content: &str, body: &str) -> [St
     [head(1_000), head(body.len()) + body]
 }
 
-/// Holds a path's bodies back, and asks for it and for other pages meanwhile.
+/// Holds bodies back on this path while requesting it and other pages.
 async fn hold_bodies_back(path: &str, content: &str, body: &str) {
     let victim = Victim::demo(&["--web.enable-admin-api"]).await;
     victim.until("/-/ready", "ready").await;

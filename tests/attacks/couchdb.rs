@@ -335,7 +335,7 @@ async fn command_fails_on_endless_continue_responses() {
         assert!(says, "{words:?}: {err}");
     };
     let (scan, plan) = (["scan", "--couchdb.url", &url], ["plan", "--recliner.url", &url]);
-    // A service may work on these for longer, if it answers something else meanwhile.
+    // A service may take longer for these, while it answers other requests.
     let order = ["compact", "orders", "--recliner.url", &url];
     let forecast = ["what-if", "--recliner.url", &url];
     let copy = ["backup", "copy.redb", "--recliner.url", &url];
@@ -376,7 +376,7 @@ async fn hostile_node_names_cannot_inject_output() {
     let asked = Arc::new(AtomicUsize::new(0));
     let couch = FalseCouch::open(small_world(), move |request| match request.uri().path() {
         "/_membership" => Some(json_response(membership.clone())),
-        // What each node says its name is.
+        // The name that each node reports.
         "/_node/_local" => {
             let at = asked.fetch_add(1, Ordering::Relaxed) % names.len();
             Some(json_response(json!({ "name": names[at] }).to_string()))
@@ -402,7 +402,7 @@ async fn hostile_node_names_cannot_inject_output() {
         let (status, text) = victim.get(page).await;
         assert_eq!(status, 200, "{page}");
         for raw in ["<script>alert", "<img src=x", "\u{1b}", "\u{7}", "\u{202e}"] {
-            // JSON is no page; and a filter sends a name back as it is, which shows nothing.
+            // JSON is not rendered as a page, and a filter echoes the name, which reveals nothing.
             let is_json = page.starts_with("/api") || page == "/sd";
             let harmless = if raw.starts_with('<') { is_json } else { page == "/targets" };
             assert!(harmless || !text.contains(raw), "{page}: {raw:?}");
@@ -451,7 +451,7 @@ async fn ignored_orders_are_not_repeated() {
     let ((), harm) = victim.during(time::sleep(Duration::from_secs(45))).await;
     harm.within(200);
     let sent = orders.load(Ordering::Relaxed);
-    // The orders for two shards, and a cleanup of the database's index files.
+    // Orders for the two shards, and a cleanup of the database's index files.
     assert!((1..=4).contains(&sent), "{sent} orders in 45 seconds");
     victim.stop().await;
 }

@@ -57,7 +57,7 @@ async fn hostile_name_cannot_inject_configuration() {
         let (_, shown, _) = run(dir.path(), &words, &LOGIN).await;
         assert!(!out.contains(PASSWORD) && !shown.contains(PASSWORD), "{name}: {out}\n{shown}");
         assert!(!shown.contains("trust_node_hosts: true"), "{name}: {out}");
-        // Only the process's own mode: a channel may have that mode.
+        // Only the top-level mode matters: a channel may have this mode.
         assert!(shown.lines().all(|line| line != "mode: enforce"), "{name}: {out}");
     }
 }

@@ -15,7 +15,7 @@ use tokio::{
     time::{self, Instant},
 };
 
-/// Longer than any process may take that ends by itself.
+/// Timeout for a process that ends by itself.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Runs few attacks at a time, because each measures how promptly its victim answers; most of them
@@ -24,7 +24,6 @@ static TURN: Semaphore = Semaphore::const_new(8);
 
 const MIB: u64 = 1 << 20;
 
-/// The program under attack.
 pub(crate) fn program() -> PathBuf {
     std::env::var_os("RECLINER_ATTACKED")
         .map_or_else(|| env!("CARGO_BIN_EXE_recliner").into(), PathBuf::from)
@@ -44,7 +43,6 @@ pub(crate) async fn run(dir: &Path, words: &[&str], env: &[(&str, &str)]) -> (i3
     (code, text(&ended.stdout), text(&ended.stderr))
 }
 
-/// A running service under attack.
 pub(crate) struct Victim {
     pub(crate) address: String,
     pub(crate) dir: tempfile::TempDir,
@@ -74,7 +72,6 @@ impl Harm {
 }
 
 impl Victim {
-    /// Starts a demo with these flags.
     pub(crate) async fn demo(flags: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         Self::start(

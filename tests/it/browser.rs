@@ -16,7 +16,7 @@ use std::{path::Path, time::Duration};
 use tokio::time;
 use webdriver::Browser;
 
-/// Longer than a service may take to read a small cluster.
+/// Timeout for a service to read a small cluster.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 const PASSWORD: &str = crate::command::PASSWORD;
@@ -63,7 +63,6 @@ fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
-/// A service on a cluster, with its page's address.
 struct Served {
     service: Running,
     base: String,
@@ -98,7 +97,6 @@ impl Served {
         answer["data"].take()
     }
 
-    /// The address of a page.
     fn page(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }

@@ -179,8 +179,8 @@ async fn running_job_makes_measurements_unconfirmed_without_feed_events() {
     rig.plan_where(smaller).await;
 }
 
-/// A start was cancelled because of what it read: what runs must be known at once, although nothing has
-/// happened for a while and polls are rare.
+/// Rereading a target, as when its start is cancelled, also polls running jobs at once, although the cluster is quiet
+/// and polls are rare.
 #[tokio::test(start_paused = true)]
 async fn changed_target_triggers_a_poll_of_a_quiet_cluster() {
     let (mut rig, _handle) = following(world(), SELDOM).await;

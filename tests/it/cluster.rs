@@ -37,7 +37,7 @@ fn design(name: &str) -> Design {
     Design { views: vec![format!("of {name}")], ..Design::new(name) }
 }
 
-/// With one range, the file of every node can be read; all together have more than one file times three.
+/// With one range, every node's file is read, and their sum differs from three times one file.
 #[tokio::test(start_paused = true)]
 async fn only_uncompacted_copy_of_an_index_is_counted() {
     let like = Database { q: 1, docs: 5_000, compacted: 0.4, ..Database::new("app") };

@@ -71,7 +71,7 @@ channels: [{{name: ratio_dbs, kind: db, priority: ratio, min_priority: 2.0, conc
     )
 }
 
-/// Longer than any command may take that ends by itself.
+/// Timeout for a command that ends by itself.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A simulated cluster behind sockets.
@@ -380,7 +380,7 @@ async fn plan_shows_requests_without_sending_them() {
     assert_eq!(site.cluster.write_requests(), []);
 }
 
-/// What runs is known from the nodes' tasks before anything counts as startable.
+/// Running jobs are read from the nodes' tasks before any target counts as startable.
 #[tokio::test]
 async fn plan_waits_for_the_running_jobs() {
     let mut config = bloated_world(2);
@@ -455,7 +455,7 @@ async fn import_converts_couchdb_2_compaction_rules() {
     assert!(ran.out.contains("# views: {enforce: all}\n"), "{}", ran.out);
 }
 
-/// A proxy that denies what begins with `denied`, in its own words.
+/// A proxy that rejects paths beginning with `denied`, with a page of its own.
 async fn denying(
     denied: &'static str,
     request: axum::extract::Request,

@@ -195,7 +195,6 @@ async fn frame(body: &mut Body) -> String {
     }
 }
 
-/// A complete body.
 async fn whole(body: Body) -> Vec<u8> {
     let all = tokio::time::timeout(Duration::from_secs(120), body.collect()).await;
     all.expect("the body ends").expect("it is whole").to_bytes().to_vec()

@@ -46,7 +46,6 @@ fn document(path: &str) -> Value {
     document
 }
 
-/// The texts of a list.
 fn texts(list: &Value) -> Vec<String> {
     let list = list.as_sequence().unwrap_or_else(|| panic!("it is a list: {list:?}"));
     list.iter().map(|text| text.as_str().expect("it is a text").to_owned()).collect()
@@ -178,7 +177,7 @@ fn compose_mounts_the_files_recliner_needs() {
         &texts(&services["recliner"]["command"]),
         Some(&configuration),
     );
-    // Without users, recliner refuses to be called by a name that it does not know.
+    // Without users, recliner rejects requests for host names that it does not know.
     assert!(!configuration.contains("web.config.file"));
     let arguments = texts(&services["recliner"]["command"]);
     assert!(arguments.iter().any(|it| it == "--web.allowed-host=recliner"), "{arguments:?}");
@@ -252,8 +251,8 @@ fn kubernetes_mounts_users_and_configuration() {
     }
 }
 
-/// CouchDB writes its log where the sidecar follows it, and the sidecar cannot change it. Else the sidecar is as without
-/// the log.
+/// CouchDB writes its log where the sidecar follows it, and the sidecar cannot change it. Otherwise the sidecar equals
+/// the one without the log.
 #[test]
 fn kubernetes_mounts_the_log_that_the_sidecar_follows() {
     let folder = "deploy/kubernetes/components";
@@ -317,8 +316,8 @@ fn kubernetes_manifests_have_no_rights_and_no_passwords() {
     assert_eq!(checked, 5);
 }
 
-/// The job's flags are understood: with an address at which nothing answers it only fails to
-/// connect. Its directory is the one that CouchDB's volume is mounted at.
+/// The job's flags are understood: without a server at the address, it only fails to connect. Its directory is the
+/// mount point of CouchDB's volume.
 #[test]
 fn kubernetes_tidy_job_uses_only_known_flags() {
     let manifest = "deploy/kubernetes/overlays/tidy/cronjob.yaml";
@@ -351,8 +350,8 @@ fn kubernetes_tidy_job_uses_only_known_flags() {
     assert!(stderr.contains("127.0.0.1:1"), "{stderr}");
 }
 
-/// The flags of the job and of the timer's unit are understood: with an address at which nothing answers, the command
-/// only fails to connect.
+/// The flags of the job and of the timer's unit are understood: without a server at the address, the command only fails
+/// to connect.
 #[test]
 fn report_jobs_use_only_known_flags() {
     let of_job = container("deploy/kubernetes/components/report/cronjob.yaml");

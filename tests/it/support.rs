@@ -66,7 +66,7 @@ pub(crate) const START: Moment = Moment::from_unix(1_795_230_000);
 /// Sweeps only when a test asks for it.
 pub(crate) const ON_DEMAND: &str = "scan: {interval: 24h}\n";
 
-/// An hour of paused time: longer than anything that a test waits for.
+/// An hour of paused time, as a timeout for everything that a test waits for.
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// The interval at which the judge checks the plan.
@@ -533,7 +533,6 @@ pub(crate) fn db_id(node: &str, file: &str) -> String {
         .to_string()
 }
 
-/// A view target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ViewLine {
     pub(crate) state: TargetState,

@@ -1,5 +1,5 @@
-//! A run to an end in one process with the simulated cluster, on paused time: it makes room step by
-//! step, and stops where it should.
+//! `tidy` to its end in one process over a simulated cluster, on paused time: it makes room step by step, and stops
+//! when it should.
 
 use crate::support::{A, Rig};
 use couchdb_sim::{Config, Database, Node};

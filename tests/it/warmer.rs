@@ -104,8 +104,8 @@ async fn log_shows_start_and_duration_of_a_build() {
     let log = Log::default();
     let writer = log.clone();
     let shown = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
-    // With only one dispatcher, tracing caches whether the thread that first reaches a call site
-    // has a listener, which may be another test's thread. With two dispatchers it asks both.
+    // With one dispatcher, tracing caches whether the thread that first reaches a call site has a listener, and that
+    // may be another test's thread. With two it asks each time.
     let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let _until_the_end = tracing::subscriber::set_default(shown.finish());
     let mut rig = warming(nodes().with(lagging("orders")));

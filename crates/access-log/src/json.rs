@@ -41,7 +41,7 @@ fn request<'a>(fields: &'a Fields<'_>) -> Line<'a> {
     parts().map_or(Line::Other, |parts| Line::Request(parts.request()))
 }
 
-/// Without what it borrows: a text in JSON may be escaped.
+/// An owned copy: JSON escapes mean that the fields may not borrow from the line.
 fn owned(line: Line<'_>) -> Line<'static> {
     let Line::Request(request) = line else { return Line::Other };
     let used = request.used.map(|used| crate::Used {
@@ -55,7 +55,7 @@ fn owned(line: Line<'_>) -> Line<'static> {
     Line::Request(crate::Request { at: request.at, node, used })
 }
 
-/// The fields that are looked at, by any of their names.
+/// The fields that are read, under any of their names.
 #[derive(Debug, Default)]
 struct Fields<'a> {
     time: Option<Cow<'a, str>>,
@@ -69,7 +69,7 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Takes what an object within the line has, as Caddy writes the request and its headers.
+    /// Overrides with the fields of a nested object: Caddy nests the request and its headers.
     fn add(&mut self, inner: Self) {
         self.method = inner.method.or_else(|| self.method.take());
         self.path = inner.path.or_else(|| self.path.take());
@@ -118,7 +118,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
     }
 }
 
-/// A value, as far as one is looked at.
+/// A value; only texts, numbers and objects matter.
 #[derive(Debug)]
 enum Value<'a> {
     /// A text, a number, or the last text of a list.

@@ -15,12 +15,12 @@ pub use sums::{Day, DayReads, LogReads, MAX_DAY_USES, Source, UseKey};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// What a line of a log is.
+/// A parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line<'a> {
     /// A request with its time.
     Request(Request<'a>),
-    /// Something else, or no whole line.
+    /// Anything else, or a truncated line.
     Other,
 }
 
@@ -31,7 +31,7 @@ pub struct Request<'a> {
     pub at: u64,
     /// The node that answered, if it is a line of CouchDB's own log.
     pub node: Option<Cow<'a, str>>,
-    /// What it used; `None` if it used no index and no design document, or if it was not answered.
+    /// The index or design document that it used; `None` if none, or if the request was not answered.
     pub used: Option<Used<'a>>,
 }
 
@@ -42,7 +42,7 @@ pub struct Used<'a> {
     pub db: Cow<'a, str>,
     /// The design document, by id (`_design/x`); empty for [`How::Find`].
     pub design: Cow<'a, str>,
-    /// The view; for a search index, `_search/x` or `_nouveau/x`. Empty if the request does not tell, or reads none.
+    /// The view; for a search index, `_search/x` or `_nouveau/x`. Empty if the request names or reads none.
     pub view: Cow<'a, str>,
     /// How it was used.
     pub how: How,
@@ -56,7 +56,7 @@ pub struct Used<'a> {
 pub enum How {
     /// It read a view or a search index.
     Read,
-    /// A query of Mango, of which a log does not tell the index.
+    /// A Mango query; logs do not name its index.
     Find,
     /// It ran another function of the design document: a filter, an update or a show function.
     Function,
@@ -72,7 +72,7 @@ pub enum How {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// The log does not tell.
+    /// The log does not say.
     Unknown,
     /// A browser.
     Browser,
@@ -121,7 +121,7 @@ impl Agent {
         }
     }
 
-    /// The class by headers that a proxy captured, in an unknown order.
+    /// The class from headers that a proxy captured, in unknown order.
     fn among(captured: &[u8]) -> Self {
         let mut all = captured.split(|byte| *byte == b'|').map(Self::of);
         let is_known = |it: &Self| !matches!(it, Self::Client(Class::Unknown | Class::Library));

@@ -2,7 +2,7 @@
 
 use crate::{Agent, Parts, time};
 
-/// How far from the begin of a line CouchDB's own part, or the time, may begin: a collector may write before it.
+/// How many bytes may precede CouchDB's own part, or the time: a collector may write a prefix.
 const MAX_PREFIX_BYTES: usize = 512;
 
 /// A line that is not JSON.
@@ -43,7 +43,7 @@ fn couchdb(line: &[u8]) -> Option<Parts<'_>> {
     })
 }
 
-/// What follows the time in the common and combined formats, and in HAProxy's.
+/// The part after the time in the common, combined and HAProxy formats.
 fn proxy(at: u64, rest: &[u8]) -> Option<Parts<'_>> {
     let is_common = rest.first() == Some(&b'"');
     let open = rest.iter().position(|byte| *byte == b'"')?;
@@ -52,7 +52,7 @@ fn proxy(at: u64, rest: &[u8]) -> Option<Parts<'_>> {
         let mut fields = after.strip_prefix(b"\" ")?.splitn(3, |byte| *byte == b' ');
         let (status, _bytes) = (fields.next()?, fields.next());
         let mut quoted = fields.next().unwrap_or_default().split(|byte| *byte == b'"');
-        // The referrer is first, and between the two is a space.
+        // The referrer comes first, with a space between the two.
         let agent = quoted.nth(3).map_or(Agent::UNKNOWN, Agent::of);
         (status, agent)
     } else {
@@ -65,11 +65,11 @@ fn proxy(at: u64, rest: &[u8]) -> Option<Parts<'_>> {
     Some(Parts { at, node: None, method, path, status: number(status)?, agent })
 }
 
-/// Method and path of `GET /path HTTP/1.1"`, and what begins at the quotation mark that ends it.
+/// Method and path of `GET /path HTTP/1.1"`, and the rest from its closing quotation mark.
 pub(crate) fn request_line(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let space = text.iter().position(|byte| *byte == b' ')?;
     let (method, rest) = (&text[..space], &text[space + 1..]);
-    // A request that the log cuts off has no end, and its names may be cut off too.
+    // A request that the log truncates has no end, and its names may be incomplete.
     let end = rest.iter().position(|byte| matches!(byte, b' ' | b'"'))?;
     let quote = rest[end..].iter().position(|byte| *byte == b'"').map_or(rest.len(), |at| end + at);
     method.iter().all(u8::is_ascii_uppercase).then_some((method, &rest[..end], &rest[quote..]))
@@ -85,7 +85,7 @@ pub(crate) fn number(text: &[u8]) -> Option<u16> {
     }
 }
 
-/// Where a text begins near the begin of a line.
+/// Where a text begins within the first bytes of a line.
 fn find(line: &[u8], text: &[u8]) -> Option<usize> {
     if line.starts_with(text) {
         return Some(0);

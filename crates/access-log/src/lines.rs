@@ -1,15 +1,15 @@
-//! The lines of a stream, of which none is kept beyond a bound.
+//! The lines of a stream, in bounded memory.
 
 use std::io::{self, BufRead, ErrorKind};
 
-/// Longest line that is read; a longer one is no request, and its rest is skipped.
+/// Longest line that is read; a longer one cannot be a request and is skipped.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// Reads whole lines of a stream, with bounded memory. A line without an end is left for later.
 #[derive(Debug)]
 pub struct LineReader<R> {
     stream: R,
-    /// The begin of the line that is being read, if it did not come in one piece.
+    /// The start of the current line, if it did not arrive in one piece.
     begun: Vec<u8>,
     /// Whether the line that is being read is longer than allowed.
     is_too_long: bool,
@@ -30,15 +30,16 @@ impl<R: BufRead> LineReader<R> {
         self.done
     }
 
-    /// What is read from.
+    /// The underlying stream.
     pub const fn stream(&self) -> &R {
         &self.stream
     }
 
-    /// Calls `see` with each whole line, until the stream ends or `see` returns false. Lines that are too long are
-    /// passed as empty ones.
+    /// Calls `see` with each whole line, until the stream ends or `see` returns false. A line that is too long is
+    /// passed as an empty one.
     ///
     /// # Errors
+    ///
     /// The error of the stream.
     pub fn for_each(&mut self, mut see: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
         loop {

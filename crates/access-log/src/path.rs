@@ -7,13 +7,13 @@ use std::borrow::Cow;
 /// Longest name of a design document or a view that is kept.
 const MAX_NAME_BYTES: usize = 512;
 
-/// The query with which recliner has an index built; it returns no row.
+/// The query with which recliner starts the build of an index; it returns no rows.
 const OWN_BUILD: &[u8] = b"limit=0&update=lazy";
 
-/// The begin of a design document's id in one part of a path.
+/// The start of a design document's id, encoded as one path segment.
 const ENCODED_DESIGN: &[u8] = b"_design%2F";
 
-/// What a request that was answered used.
+/// What an answered request used.
 pub(crate) fn used<'a>(method: &[u8], target: &'a [u8], agent: Agent) -> Option<Used<'a>> {
     let Agent::Client(class) = agent else { return None };
     let end = target.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(target.len());
@@ -42,7 +42,7 @@ pub(crate) fn used<'a>(method: &[u8], target: &'a [u8], agent: Agent) -> Option<
                 let (view, how) = ("".into(), How::Function);
                 return Some(Used { db: name_of(db)?, design, view, how, class });
             }
-            // Some clients encode the slash of the id.
+            // Some clients encode the slash in the id.
             _ if is_encoded_design(part) => {
                 name = part.get(ENCODED_DESIGN.len()..);
                 break;
@@ -73,14 +73,14 @@ pub(crate) fn used<'a>(method: &[u8], target: &'a [u8], agent: Agent) -> Option<
         }
         b"_list" => {
             let (_list, first) = (parts.next()?, parts.next()?);
-            // The view of another design document has its name before it.
+            // A view of another design document is preceded by that document's name.
             match parts.next() {
                 Some(view) => use_of(of(first)?, decoded(view)?, read),
                 None => use_of(design, decoded(first)?, read),
             }
         }
         b"_show" | b"_update" => use_of(design, "".into(), How::Function),
-        // An attachment has any name; handlers begin with a line, and one that is unknown may read any view.
+        // Attachments may have any name; handlers begin with an underscore, and an unknown one may read any view.
         other if other.starts_with(b"_") => use_of(design, "".into(), read),
         _ => use_of(design, "".into(), How::Seen),
     }
@@ -139,7 +139,7 @@ fn filter_design(query: &[u8]) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(format!("_design/{design}")))
 }
 
-/// A part of a path without percent-encoding; `None` if it is no text or too long.
+/// A path segment without percent-encoding; `None` if it is not UTF-8 or too long.
 fn decoded(part: &[u8]) -> Option<Cow<'_, str>> {
     if part.len() > MAX_NAME_BYTES {
         return None;

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const DAY_SECONDS: u64 = 86_400;
 const HOUR_SECONDS: u64 = 3_600;
 
-/// The most different uses that are kept of a day of a source. Beyond, a use may be missing, so the day does not count
-/// as covered.
+/// The maximum number of distinct uses kept for one day of a source. Beyond it uses may be missing, so the day does not
+/// count as covered.
 pub const MAX_DAY_USES: usize = 50_000;
 
 /// Days since 1970 (UTC).
@@ -29,7 +29,7 @@ impl Day {
         u64::from(self.0) * DAY_SECONDS
     }
 
-    /// So many days earlier.
+    /// The day that is `days` earlier.
     pub const fn ago(self, days: u32) -> Self {
         Self(self.0.saturating_sub(days))
     }
@@ -40,14 +40,14 @@ impl Day {
     }
 }
 
-/// What was used, by whom.
+/// A kind of use, and the clients' class.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UseKey {
     /// The database.
     pub db: String,
-    /// The design document, by id; empty for a query of Mango.
+    /// The design document's id; empty for a Mango query.
     pub design: String,
-    /// The view or search index; empty if the log does not tell.
+    /// The view or search index; empty if the log does not name it.
     pub view: String,
     /// How it was used.
     pub how: How,
@@ -60,7 +60,7 @@ pub struct UseKey {
 pub struct DayReads {
     /// The hours with a request in the log, one bit each.
     pub hours: u32,
-    /// The hours of which lines may be missing.
+    /// The hours for which lines may be missing.
     pub broken: u32,
     /// Number of requests by use.
     pub uses: BTreeMap<UseKey, u64>,
@@ -80,7 +80,7 @@ impl DayReads {
         if let Some(known) = self.uses.get_mut(&key) {
             *known = known.saturating_add(count);
         } else if key.how == How::Refused && self.uses.len() >= MAX_DAY_USES / 10 {
-            // Anybody can ask for what is not there; that must not crowd out what is.
+            // Any client can ask for something that does not exist; this must not crowd out what does.
         } else if self.uses.len() < MAX_DAY_USES {
             self.uses.insert(key, count);
         } else {
@@ -89,7 +89,7 @@ impl DayReads {
     }
 }
 
-/// What was read of logs: days by source and day.
+/// The totals read from logs, by source and day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogReads {
     /// The days, by name of the source.
@@ -126,7 +126,7 @@ impl LogReads {
         }
     }
 
-    /// Notes that lines before the first one of this log may be missing.
+    /// Records that lines before the first one of this log may be missing.
     pub fn break_first_hour(&mut self) {
         let mut seen = BTreeSet::new();
         for ((source, _), day) in &mut self.days {
@@ -146,7 +146,7 @@ impl LogReads {
         self.days.is_empty()
     }
 
-    /// Adds what was read of another part.
+    /// Adds the totals of another part.
     pub fn merge(&mut self, other: Self) {
         for (key, day) in other.days {
             self.days.entry(key).or_default().add(day);

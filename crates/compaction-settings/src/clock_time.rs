@@ -9,7 +9,6 @@ pub(crate) type HourMinute = (i128, i128);
 
 /// The beginning of a day.
 pub(crate) const DAY_BEGINS: HourMinute = (0, 0);
-/// The end of a day.
 pub(crate) const DAY_ENDS: HourMinute = (24, 0);
 
 /// Reads `HH:MM`; empty parts are ignored, so that `:20:00:` is read too.

@@ -80,7 +80,7 @@ pub(super) struct Node {
     pub(super) in_flight: Semaphore,
     /// Failures of requests that reached it through another server.
     pub(super) breaker: Breaker,
-    /// What the node has accepted and refused of logins that another server forwarded.
+    /// The logins, forwarded by another server, that the node has accepted and refused.
     pub(super) auth: EndpointAuth,
     pace: Option<TokenBucket>,
     /// The node's own address, once the server there has reported that name.

@@ -21,7 +21,6 @@ impl Lines {
         Self { held: BytesMut::new(), codec }
     }
 
-    /// Adds a piece.
     pub(super) fn add(&mut self, piece: &Bytes) {
         self.held.extend_from_slice(piece);
     }

@@ -44,7 +44,7 @@ impl CompactedFile {
         (at, stored)
     }
 
-    /// Multiplies what was appended after `from`: it stands for so many of its kind.
+    /// Multiplies the bytes appended after `from`: they were a sample and each stands for `weight`.
     pub(super) fn scale(&mut self, from: u64, weight: f64) {
         if weight > 1.0 {
             let more = self.end.saturating_sub(from) as f64 * weight;
@@ -52,7 +52,7 @@ impl CompactedFile {
         }
     }
 
-    /// Appends a header of so many bytes at the next block.
+    /// Appends a header of `record` bytes at the next block.
     pub(super) fn header(&mut self, record: u64) {
         self.end = self.end.next_multiple_of(BLOCK as u64).saturating_add(record);
     }
@@ -70,8 +70,8 @@ pub(super) enum Reduction {
         active: u64,
         external: u64,
     },
-    /// Encoded reductions of the same function with their numbers of rows, of a node and of those
-    /// above it, and the number of rows of this one. Only the lengths of the others matter.
+    /// Encoded reductions of the same function, each with its number of rows: those of a node and of the nodes above
+    /// it. Only their lengths matter.
     Like {
         others: Rc<[(u64, Vec<u8>)]>,
         rows: u64,
@@ -118,11 +118,11 @@ impl Reduction {
     }
 }
 
-/// As much of a reduction as one of so many rows has, between those of fewer and of more rows: one
-/// of `_approx_count_distinct` grows with its rows, most others do not.
+/// A reduction as long as one of this many rows should be, interpolated between those of fewer and of more rows:
+/// `_approx_count_distinct` grows with its rows, most others do not.
 fn reduction_like(others: &[(u64, Vec<u8>)], rows: u64) -> &[u8] {
     let above = others.iter().position(|(count, _)| *count >= rows).unwrap_or(others.len());
-    // Below the first and above the last, like the two next to it.
+    // Outside the known range, the nearest two are extrapolated.
     let above = above.clamp(1, others.len().saturating_sub(1).max(1));
     let Some((count, larger)) = others.get(above) else {
         return others.last().map_or(&[], |(_, reduction)| reduction);
@@ -142,7 +142,7 @@ pub(super) struct Item {
     /// The length of the key, which follows the pair's two bytes.
     key: usize,
     reduction: Reduction,
-    /// Bytes of the node that it refers to, and of all below it; zero for a row.
+    /// Bytes of the referenced node and its subtree; zero for a row.
     subtree: u64,
 }
 
@@ -216,12 +216,11 @@ impl AppendTree {
         Self { packer: Packer::new(compression), levels: Vec::new(), root: None }
     }
 
-    /// Appends a batch of rows.
     pub(super) fn add(&mut self, file: &mut CompactedFile, rows: Vec<Item>) {
         if rows.is_empty() {
             return;
         }
-        // What the level appends, and whether it replaces the last element.
+        // What is appended at this level, and whether it replaces the last element.
         let (mut more, mut replaces) = (rows, false);
         for level in 0..self.levels.len() {
             let Some(last) = self.levels.get_mut(level) else { break };
@@ -298,7 +297,7 @@ impl AppendTree {
 
 /// Divides elements into nodes (`couch_btree:chunkify/1`).
 fn divide(items: Vec<Item>) -> Vec<Vec<Item>> {
-    // A list has its version byte, tag, number of elements and end.
+    // The 7 bytes are version, tag, length and end of a list.
     let whole: usize = items.iter().map(|item| item.pair.len()).sum::<usize>() + 7;
     if whole <= NODE_BYTES {
         return vec![items];

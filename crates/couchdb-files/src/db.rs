@@ -252,8 +252,7 @@ impl DocSums {
         let docs = parts.next().and_then(Term::number);
         let deleted = parts.next().and_then(Term::number);
         let (active, external) = match parts.next() {
-            // Before 1.2 no sizes were counted, and until 1.6 no external sizes; CouchDB itself
-            // uses zero then.
+            // CouchDB stored no sizes before 1.2, and no external size until 1.6; it then uses zero itself.
             None => (None, Some(0)),
             Some(sizes) => match sizes.tuple() {
                 None => {

@@ -77,7 +77,6 @@ struct ViewGroupInput<'a> {
     reduces: Vec<(&'a str, &'a Json)>,
 }
 
-/// The input of a signature.
 struct SignatureInput<'a> {
     groups: Vec<ViewGroupInput<'a>>,
     language: Json,

@@ -1,8 +1,8 @@
-//! How large a view index becomes, from the rows that some documents emit.
+//! Estimates the size of a view index from the rows that sampled documents emit.
 //!
-//! Owns what CouchDB writes for rows: the nodes of both kinds of trees as a compaction leaves them
-//! (by [`AppendTree`]), and how often a build in one go writes each node anew
-//! (`couch_mrview_updater`, `couch_btree:modify_node/5`). Reads no file.
+//! Owns what CouchDB writes for rows: the nodes of both kinds of trees as a compaction leaves them (by [`AppendTree`]),
+//! and how often one uninterrupted build rewrites each node (`couch_mrview_updater`, `couch_btree:modify_node/5`).
+//! Reads no file.
 
 use super::{
     chunk::Compression,
@@ -11,17 +11,17 @@ use super::{
 };
 use std::{cmp::Ordering, rc::Rc};
 
-/// Documents that the updater passes on together (`process_doc/3`).
+/// Documents that the updater passes on in one list (`process_doc/3`).
 const LIST: f64 = 101.0;
-/// How full the nodes of a tree are if keys arrive in any order.
+/// Fill factor of a tree's nodes if keys arrive in random order.
 const FILL: f64 = 0.69;
-/// How much fuller they are if all keys arrive in their order.
+/// Added to the fill factor if all keys arrive in order.
 const MORE_FILL: f64 = 0.26;
-/// From this share of what independent keys would reach, keys count as independent.
+/// Keys count as independent from this share of the gaps that independent keys would hit.
 const INDEPENDENT: f64 = 0.8;
-/// Batches of a build that are computed one by one.
+/// Number of batches of a build that are computed individually.
 const POINTS: f64 = 2_000.0;
-/// Bytes of a document's rows that wait to be written, beside the rows.
+/// Overhead in bytes of a queued document's rows.
 const WAITING_BYTES: f64 = 100.0;
 
 /// One emitted row.
@@ -48,7 +48,7 @@ pub struct IndexSample {
     /// The tree of documents, and one for each group of views.
     ids: TreeRows,
     views: Vec<(TreeRows, Reduction)>,
-    /// For each place the documents, those that emit, and the bytes of all rows.
+    /// Sums for each place.
     places: Vec<PlaceSums>,
 }
 
@@ -65,11 +65,11 @@ struct PlaceSums {
 pub struct BuildPace {
     /// `[view_updater] queue_memory_cap`, in bytes.
     pub queue_bytes: f64,
-    /// Documents that are mapped in the time in which a node is written.
+    /// Documents that are mapped while one node is written.
     pub docs_per_node: f64,
-    /// Documents that are mapped in the time in which a row is prepared for writing.
+    /// Documents that are mapped while one row is prepared for writing.
     pub docs_per_row: f64,
-    /// The fewest lists of documents that are written together, of [`LIST`] each.
+    /// Minimum number of lists, of [`LIST`] documents each, that are written together.
     pub min_lists: f64,
 }
 
@@ -82,7 +82,7 @@ pub struct IndexBytes {
     pub built: f64,
 }
 
-/// What a sample shows.
+/// Totals of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SampleSums {
     /// Number of documents.
@@ -91,16 +91,16 @@ pub struct SampleSums {
     pub emitting: u64,
     /// Number of rows.
     pub rows: u64,
-    /// With 95 % probability the bytes of all rows differ by no more than this share.
+    /// Half the width of the 95 % confidence interval of the rows' bytes, as a share of them.
     pub error: f64,
 }
 
 /// How one level of a tree is divided into nodes.
 #[derive(Clone, Copy, Debug)]
 struct Level {
-    /// Elements of a node.
+    /// Elements per node.
     fan: f64,
-    /// Bytes of an element, and how many of the file it takes, with its share of the node's own.
+    /// Bytes per element, and the bytes in the file for each of those, including the node's own overhead.
     element: f64,
     packed: f64,
 }
@@ -112,16 +112,16 @@ impl IndexSample {
         Self { ids: TreeRows::default(), views: views.collect(), places: Vec::new() }
     }
 
-    /// The documents that follow were read at another place.
+    /// Starts a new place for the documents that follow.
     pub fn begin_place(&mut self) {
         self.places.push(PlaceSums::default());
     }
 
-    /// Adds a document. `emitted` is JSON: a list for each group, with a
-    /// list of key and value for each row.
+    /// Adds a document. `emitted` is JSON: a list for each group, with a list of key and value for each row.
     ///
     /// # Errors
-    /// If it is something else.
+    ///
+    /// If `emitted` has another form.
     pub fn add(&mut self, id: &str, emitted: &str) -> Result<(), serde_json::Error> {
         let groups: Vec<Vec<(Json, Json)>> = serde_json::from_str(emitted)?;
         if self.places.is_empty() {
@@ -158,7 +158,7 @@ impl IndexSample {
         Ok(())
     }
 
-    /// What the sample shows; `None` of fewer than two places.
+    /// The totals; `None` for fewer than two places.
     pub fn sums(&self) -> Option<SampleSums> {
         let places: Vec<PlaceSums> =
             self.places.iter().filter(|place| place.docs > 0.0).copied().collect();
@@ -168,7 +168,7 @@ impl IndexSample {
         if places.len() < 2 {
             return None;
         }
-        // The ratio of two sums that vary together.
+        // A ratio estimator: both sums vary together.
         let mean = bytes / docs;
         let squares: f64 = places.iter().map(|it| (it.bytes - mean * it.docs).powi(2)).sum();
         let error = 1.96 * (squares / (count - 1.0) * count).sqrt() / bytes.max(1.0);
@@ -181,7 +181,7 @@ impl IndexSample {
         })
     }
 
-    /// The bytes for each document, of an index file for so many documents. Zero documents: `None`.
+    /// The bytes per document of an index file for `docs_per_file` documents; `None` for zero documents.
     pub fn estimate(&self, docs_per_file: f64, pace: BuildPace) -> Option<IndexBytes> {
         let sampled: f64 = self.places.iter().map(|it| it.docs).sum();
         if sampled <= 0.0 || docs_per_file <= 0.0 {
@@ -196,13 +196,13 @@ impl IndexSample {
             .map(|tree| (Shape::of(tree, self.places.len()), tree.rows.len() as f64 / sampled))
             .collect();
         let compacted: f64 = shapes.iter().map(|(shape, _)| shape.compacted / sampled).sum();
-        // What waits to be written has the text of the rows.
+        // The write queue holds the rows as text.
         let emitted: f64 = self.places.iter().map(|it| it.bytes).sum();
         let waiting = (pace.queue_bytes / (emitted / sampled + WAITING_BYTES)).max(LIST);
         let least = (LIST * pace.min_lists).min(waiting);
         let (mut built, mut done, mut batch) = (0.0, 0.0, least);
         while done < docs_per_file {
-            // Of very large files, one batch stands for several.
+            // For very large files, one batch stands for several.
             let times = ((docs_per_file - done) / (batch * POINTS)).max(1.0);
             let docs = batch.min(docs_per_file - done);
             let (mut nodes, mut rows) = (0.0, 0.0);
@@ -213,7 +213,7 @@ impl IndexSample {
                 rows += per_doc * docs;
             }
             done += docs * times;
-            // What was mapped while this was written is written next.
+            // The next batch consists of the documents mapped while this one was written.
             let mapped = pace.docs_per_node * nodes + pace.docs_per_row * rows;
             batch = ((mapped / LIST).ceil() * LIST).clamp(least, waiting);
         }
@@ -234,12 +234,12 @@ struct Shape {
     levels: Vec<Level>,
     /// Bytes of the sampled rows in a compacted file.
     compacted: f64,
-    /// Share of the keys of a place that fall between different earlier keys, of what independent
-    /// keys would.
+    /// The number of different gaps between earlier keys that a place's keys fall into, as a share of what independent
+    /// keys would hit.
     spread: f64,
-    /// The number of points in the order of keys at which rows are added, if they are few.
+    /// The number of positions in key order at which rows are inserted; infinite unless that is limited.
     points: f64,
-    /// The share of keys that come after all earlier ones.
+    /// The share of keys that sort after all earlier ones.
     appended: f64,
 }
 
@@ -258,7 +258,7 @@ impl Shape {
             let stored = file.end.saturating_sub(before) as f64;
             let element = bytes / count.max(1.0);
             let full = (NODE_BYTES as f64 + element / 2.0) / element;
-            // One node tells nothing of how many elements a full one has.
+            // A single node does not show how many elements a full one holds.
             let fan = if references.len() > 2 { count / references.len() as f64 } else { full };
             levels.push(Level { fan: fan.max(2.0), element, packed: stored / bytes.max(1.0) });
             if references.len() <= 1 {
@@ -266,7 +266,7 @@ impl Shape {
             }
             items = references;
         }
-        // In the order of time, each with its rank in the order of keys.
+        // By time, each with its rank in key order.
         let mut ranks: Vec<(usize, usize)> =
             sorted.iter().enumerate().map(|(rank, row)| (row.place, rank)).collect();
         ranks.sort_by_key(|(place, _)| *place);
@@ -292,7 +292,7 @@ impl Shape {
         }
     }
 
-    /// What a batch of so many rows writes, if so many are there.
+    /// What is written to insert `added` rows into a tree of `rows` rows.
     fn write(&self, rows: f64, added: f64) -> Written {
         let fill = MORE_FILL.mul_add(self.appended, FILL);
         let node = NODE_BYTES as f64 * fill;
@@ -318,13 +318,13 @@ impl Shape {
                 return written;
             }
             (elements, added, reached) = (nodes, added / fan, touched);
-            // The sample may have fewer levels than the index; they are alike.
+            // The index may have more levels than the sample; they are alike.
             level = levels.next().unwrap_or(level);
         }
     }
 }
 
-/// Where the keys of some places fall among earlier ones.
+/// Where the keys of some places sort among earlier ones.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gaps {
     rows: f64,
@@ -332,11 +332,11 @@ struct Gaps {
     found: f64,
     /// The number that independent keys would find.
     expected: f64,
-    /// Rows after the last earlier key.
+    /// Rows that sort after all earlier keys.
     after_all: f64,
 }
 
-/// `ranks` has place and rank of each row, by place.
+/// `ranks` has place and rank of each row, sorted by place.
 fn gaps(ranks: &[(usize, usize)], places: std::ops::Range<usize>) -> Gaps {
     let begin = ranks.partition_point(|(place, _)| *place < places.start);
     let end = ranks.partition_point(|(place, _)| *place < places.end);
@@ -358,7 +358,7 @@ fn gaps(ranks: &[(usize, usize)], places: std::ops::Range<usize>) -> Gaps {
 }
 
 impl Row {
-    /// As a view's rows are sorted: by key, then by id.
+    /// The sort order of a view's rows: by key, then by id.
     fn order(&self, other: &Self) -> Ordering {
         self.key.cmp_view(&other.key).then_with(|| self.id.cmp(&other.id))
     }
@@ -380,7 +380,7 @@ fn view_row(key: &Json, id: &str, values: &[Json], reduction: &Reduction) -> Ite
     })
 }
 
-/// The rows of a document, those with the same key together.
+/// The rows of a document, grouped by key.
 fn combined(mut rows: Vec<(Json, Json)>) -> Vec<(Json, Vec<Json>)> {
     rows.sort_by(|one, other| one.0.cmp_erlang(&other.0));
     let mut all: Vec<(Json, Vec<Json>)> = Vec::new();
@@ -406,8 +406,8 @@ fn id_row(id: &str, keys: &[(usize, Json)]) -> Item {
     })
 }
 
-/// The reduction of a group's rows: `{Rows, Reductions, Bytes}`. Of functions that are not built in
-/// only CouchDB knows what they return; they count as a number.
+/// The reduction of a group's rows: `{Rows, Reductions, Bytes}`. The results of custom functions are unknown here and
+/// count as a number.
 fn reduction(reduces: &[String]) -> Reduction {
     let encoded = |distinct: usize| {
         let mut out = Encoder::part(Vec::new());
@@ -424,11 +424,11 @@ fn reduction(reduces: &[String]) -> Reduction {
         out.integer(70_000);
         out.finish()
     };
-    // A filter has 2048 registers; few values fill few of them.
+    // A filter has 2048 registers; few values set few of them.
     let others =
         [(1, encoded(60)), (20, encoded(200)), (500, encoded(1_300)), (5_000, encoded(1_700))];
     if reduces.is_empty() {
-        // All are as long.
+        // All have the same length.
         return Reduction::Like { others: [(1, encoded(0))].into(), rows: 1 };
     }
     Reduction::Like { others: others.into(), rows: 1 }
@@ -442,13 +442,13 @@ mod tests {
     const PACE: BuildPace =
         BuildPace { queue_bytes: 10e6, docs_per_node: 2.0, docs_per_row: 0.2, min_lists: 1.0 };
 
-    /// A number without order.
+    /// A scrambled number.
     fn mixed(number: u64) -> u64 {
         let mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 20
     }
 
-    /// Twenty places of 101 documents, evenly, of 200,000.
+    /// Twenty evenly spaced places of 101 documents each, out of 200,000.
     fn sample(emitted: impl Fn(u64) -> String) -> IndexSample {
         let mut sample = IndexSample::new(&[Vec::new()]);
         for place in 0..20 {

@@ -15,7 +15,7 @@ mod tests {
 
     #[test]
     fn the_numbers_are_those_of_splitmix64() {
-        // Of the reference implementation (Vigna 2015), for the seed 1234567.
+        // From the reference implementation (Vigna 2015), for the seed 1234567.
         let numbers: Vec<u64> = (0..3).map(|step| random_bits(1_234_567, step)).collect();
         let expected =
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];

@@ -8,11 +8,10 @@ use super::term::{Term, Tokens};
 /// A document in a row of a tree.
 #[derive(Debug, Default)]
 pub(super) struct DocRow<'a> {
-    /// Its id.
     pub(super) id: &'a [u8],
     pub(super) seq: u64,
     pub(super) deleted: bool,
-    /// Its revisions: a revision comes after the one it was made from.
+    /// Its revisions, parents first.
     pub(super) revisions: Vec<Revision<'a>>,
     /// The length of the encoded tree of revisions.
     pub(super) tree_bytes: usize,
@@ -25,9 +24,9 @@ pub(super) struct Revision<'a> {
     pub(super) depth: u64,
     /// Its hash as a term.
     pub(super) id: Term<'a>,
-    /// The revision that it was made from; `None` if that is not stored.
+    /// Index of the parent revision; `None` if the parent is not stored.
     pub(super) parent: Option<usize>,
-    /// Whether no revision was made from it.
+    /// Whether it has no successor.
     pub(super) leaf: bool,
     /// Its content; `None` if only its id is known.
     pub(super) content: Option<Content<'a>>,
@@ -40,8 +39,8 @@ pub(super) struct Content<'a> {
     /// The position of its body.
     pub(super) at: u64,
     pub(super) seq: u64,
-    /// Bytes of the body in the file, and uncompressed bytes, if they are counted for the body
-    /// alone: not before CouchDB 2, which also leaves out `attachments`.
+    /// Bytes of the body in the file, and uncompressed bytes; `None` if the sizes do not cover the body alone, as
+    /// before CouchDB 2, where `attachments` is missing too.
     pub(super) bytes: Option<(u64, u64)>,
     /// A list of `{Chunks, Length}`.
     pub(super) attachments: Option<Term<'a>>,
@@ -87,7 +86,7 @@ impl<'a> DocRow<'a> {
         self.read_tree(&mut tokens)
     }
 
-    /// `[{Depth, {Id, Content, Children}}]`, nested as deep as there are revisions.
+    /// `[{Depth, {Id, Content, Children}}]`, nested once per revision.
     fn read_tree(&mut self, tokens: &mut Tokens<'a>) -> Option<()> {
         struct Level {
             left: u32,
@@ -125,8 +124,8 @@ impl<'a> DocRow<'a> {
         Some(())
     }
 
-    /// The index of the winning revision: not deleted before deleted, then the highest number,
-    /// then the highest hash (`couch_doc:to_doc_info_path/1`).
+    /// The index of the winning revision: one that is not deleted wins over deleted ones, then the highest number, then
+    /// the highest hash (`couch_doc:to_doc_info_path/1`).
     pub(super) fn winner(&self) -> Option<usize> {
         let rank = |revision: &Revision<'a>| {
             let deleted = revision.content.is_none_or(|content| content.deleted);
@@ -137,8 +136,8 @@ impl<'a> DocRow<'a> {
     }
 }
 
-/// `{Deleted, Position, Seq}`, `{…, Sizes}`, or `{…, Sizes, Attachments}`; `[]` for a revision
-/// without content. The outer `None` is another form.
+/// `{Deleted, Position, Seq}`, `{…, Sizes}`, or `{…, Sizes, Attachments}`; `[]` for a revision without content. The
+/// outer `None` means an unknown form.
 fn content<'a>(tokens: &mut Tokens<'a>) -> Option<Option<Content<'a>>> {
     let Some(fields) = tokens.tuple() else {
         tokens.next()?;
@@ -155,7 +154,7 @@ fn content<'a>(tokens: &mut Tokens<'a>) -> Option<Option<Content<'a>>> {
     let mut sizes = if fields > 3 { tokens.next()?.tuple() } else { None };
     let attachments = if fields > 4 { Some(tokens.next()?) } else { None };
     let mut size = || sizes.as_mut()?.next()?.number();
-    // A leaf of CouchDB 1 that a later version rewrote has no external size, and no attachments.
+    // A leaf that CouchDB 1 wrote and a later version rewrote has no external size and no attachments.
     let bytes = size().zip(size()).filter(|(_, external)| *external > 0 && attachments.is_some());
     let content = |at| Content {
         deleted: deleted.number() == Some(1) || deleted.is_atom("true"),

@@ -11,7 +11,7 @@ const MAX_BYTES: usize = 16 << 20;
 /// Maximum number of shards, many more than a database can have.
 const MAX_SHARDS: usize = 100_000;
 
-/// What was read of one shard.
+/// The sequence of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardSequence {
     /// First and last hash of the range.

@@ -28,7 +28,6 @@ impl<'a> Term<'a> {
         }
     }
 
-    /// The elements of a tuple.
     pub(super) fn tuple(self) -> Option<Elements<'a>> {
         let Self::Encoded(bytes) = self else { return None };
         let Ok(TermShape::Tuple(count)) = term_shape(bytes) else { return None };
@@ -93,7 +92,7 @@ impl<'a> Term<'a> {
         Some(bytes)
     }
 
-    /// Its encoding; empty for an element of a string, which has none of its own.
+    /// Its encoding; empty for an element of a string, which has no encoding of its own.
     pub(super) const fn encoded(self) -> &'a [u8] {
         match self {
             Self::Encoded(bytes) => bytes,
@@ -150,8 +149,8 @@ impl<'a> Tokens<'a> {
         Some(count)
     }
 
-    /// Enters a list, and returns the number of its elements; [`Self::end`] follows them unless
-    /// there are none. A list that is encoded as a string is none here.
+    /// Enters a list, and returns the number of its elements; [`Self::end`] follows them unless the list is empty. A
+    /// list that is encoded as a string is not recognised.
     pub(super) fn list(&mut self) -> Option<u32> {
         let count = match term_shape(self.rest).ok()? {
             TermShape::Nil => 0,
@@ -191,7 +190,7 @@ pub(super) enum Elements<'a> {
     Small(&'a [u8]),
 }
 
-/// `None` if more elements are claimed than there are bytes.
+/// `None` if `count` exceeds the bytes that are left.
 fn elements(rest: &[u8], count: u64) -> Option<Elements<'_>> {
     let left = usize::try_from(count).ok().filter(|left| *left <= rest.len())?;
     Some(Elements::Encoded { rest, left })
@@ -272,7 +271,7 @@ fn head_length(term: &[u8]) -> Option<usize> {
         tag::SMALL_TUPLE | tag::SMALL_BIG | tag::SMALL_ATOM | tag::SMALL_ATOM_UTF8 => 2,
         tag::STRING | tag::ATOM | tag::ATOM_UTF8 => 3,
         tag::LARGE_TUPLE | tag::LIST | tag::BINARY | tag::LARGE_BIG | tag::MAP => 5,
-        // The number of bits in its last byte is between its length and its bytes.
+        // A byte between length and data counts the bits of the last byte.
         tag::BIT_BINARY => 6,
         _ => 1,
     })

@@ -17,25 +17,25 @@ pub struct DeletedDoc {
     pub id: String,
     /// The sequence of the last change, in its shard.
     pub seq: u64,
-    /// Its revisions without a successor; of a deleted document all are deleted.
+    /// Its leaf revisions; all are deleted.
     pub leaves: Vec<DeletedLeaf>,
 }
 
 /// A deleted revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeletedLeaf {
-    /// Its number, which begins with one.
+    /// Its number, counted from one.
     pub depth: u64,
-    /// The hashes of the revision and those it was made from, as far as they are stored.
+    /// The hashes of the revision and its stored ancestors.
     pub revisions: Vec<u128>,
-    /// Its JSON; fields of CouchDB's own, such as `_id`, are not part of the body.
+    /// Its JSON, without CouchDB's own fields such as `_id`.
     pub body: String,
     /// Bytes of its attachments.
     pub attachment_bytes: u64,
 }
 
-/// Bytes that these documents take in a file that a compaction has written: rows in the trees of ids
-/// and sequences, bodies and attachments. `None` if a body is not a JSON object.
+/// Bytes that these documents take in a file written by a compaction: rows in the trees of ids and sequences, bodies
+/// and attachments. `None` if a body is not a JSON object.
 #[must_use]
 pub fn compacted_bytes(docs: &[DeletedDoc]) -> Option<u64> {
     let mut file = CompactedFile::default();
@@ -87,12 +87,12 @@ pub fn compacted_bytes(docs: &[DeletedDoc]) -> Option<u64> {
 fn stored_body(packer: &mut Packer, body: &[u8]) -> u64 {
     const NO_ATTACHMENTS: &[u8] = &[131, 106];
     let parts = [packer.length(body), packer.length(NO_ATTACHMENTS)];
-    // A version byte and a tuple's two bytes; each binary has a tag and a length.
+    // The 3 bytes are the version and the tuple's two; each binary has a tag and a length.
     let term = 3 + parts.iter().map(|length| 5 + length).sum::<usize>();
     (HEAD + CHECKSUM + term) as u64
 }
 
-/// `{Depth, {Id, [], [… {Id, {1, Position, Seq, Sizes, []}, []} …]}}`, from the oldest revision on.
+/// `{Depth, {Id, [], [… {Id, {1, Position, Seq, Sizes, []}, []} …]}}`, from the oldest revision to the leaf.
 fn revision_path(
     out: &mut Encoder,
     leaf: &DeletedLeaf,
@@ -120,6 +120,6 @@ fn revision_path(
         out.nil();
         out.nil();
     }
-    // The ends of the lists of children.
+    // Ends the lists of children.
     (0..ancestors).for_each(|_| out.nil());
 }

@@ -13,7 +13,7 @@ use super::{
 
 /// Maximum length of a node; rows of views and `_local` documents can be large.
 pub(super) const MAX_NODE_BYTES: usize = 64 << 20;
-/// Maximum number of bytes of the nodes on the way to a leaf.
+/// Maximum total bytes of the nodes on the path to a leaf.
 const MAX_PATH_BYTES: usize = 128 << 20;
 
 /// A reference to a node: `{Position, Reduction, Bytes}`, or before CouchDB 1.2
@@ -22,9 +22,9 @@ const MAX_PATH_BYTES: usize = 128 << 20;
 pub(super) struct NodeRef<'a> {
     pub(super) at: u64,
     pub(super) reduction: Option<Term<'a>>,
-    /// The reductions of the nodes above, from the one that has this reference to the root's.
+    /// The reductions of the nodes above, from its parent's to the root's.
     above: &'a [Term<'a>],
-    /// Bytes of the node and all below it.
+    /// Bytes of the node and its subtree.
     pub(super) bytes: Option<u64>,
 }
 
@@ -34,13 +34,13 @@ impl<'a> NodeRef<'a> {
     }
 }
 
-/// What a walk meets.
+/// An item of a walk.
 pub(super) enum Visit<'a> {
     /// A node with references.
     Inner { at: u64, stored: u64 },
     /// A node with rows.
     Leaf(Leaf<'a>),
-    /// A node that cannot be read, with everything below it.
+    /// A node that cannot be read, with its subtree.
     Unreadable(NodeRef<'a>),
 }
 
@@ -52,11 +52,9 @@ pub(super) struct Leaf<'a> {
     /// The length of its term.
     pub(super) length: usize,
     pub(super) compression: Compression,
-    /// The reduction of its rows, and of the rows below each node above it; without that of all
-    /// rows, which the header has.
+    /// The reductions of its rows and of the subtrees above it, without the root's, which the header holds.
     pub(super) reductions: Vec<Term<'a>>,
-    /// In a sample: whether it counts for the compaction on paper, which needs leaves that are as
-    /// frequent as in the tree.
+    /// In a sample: whether the simulated compaction uses it, which needs leaves in the frequency of the tree.
     pub(super) is_copied: bool,
     rows: Tokens<'a>,
     count: u32,
@@ -76,7 +74,7 @@ impl<'a> Leaf<'a> {
         }
     }
 
-    /// Calls `row` with the key and the value of each row; `None` if one has another form.
+    /// Calls `row` with the key and the value of each row; `None` at a row of an unknown form.
     pub(super) fn each(&self, mut row: impl FnMut(Term<'a>, Term<'a>) -> Option<()>) -> Option<()> {
         let mut tokens = self.rows.clone();
         for _ in 0..self.count {
@@ -94,23 +92,22 @@ impl<'a> Leaf<'a> {
 #[derive(Debug)]
 pub(super) enum WalkError {
     Read(HeaderError),
-    /// The nodes exceed the file: some were read twice.
+    /// The nodes exceed the file, so some were read twice.
     Overlap,
 }
 
-/// What a walk calls with everything it meets.
+/// Called with each item of a walk.
 pub(super) type Visitor<'v> = dyn FnMut(&mut Reader<'_>, Visit<'_>) -> Result<(), WalkError> + 'v;
 
-/// The way to a node.
+/// The path to a node.
 #[derive(Clone, Copy, Default)]
 struct Path {
     depth: usize,
-    /// Bytes of the nodes above it.
+    /// Bytes of the nodes on it.
     bytes: usize,
 }
 
-/// Visits all nodes of the tree with its root at `root`; `budget` are the bytes of nodes that may
-/// still be read.
+/// Visits all nodes of the tree at `root`; `budget` is the number of bytes of nodes that may still be read.
 ///
 /// # Errors
 ///
@@ -160,8 +157,8 @@ fn node(
     Ok(())
 }
 
-/// Calls `visit` with one leaf and the probability of its choice: at each node, the references are
-/// chosen in proportion to the bytes below them. `None` if a node cannot be read.
+/// Calls `visit` with a random leaf and the probability of choosing it: at each node, a reference is chosen in
+/// proportion to the bytes below it. `None` if a node cannot be read.
 ///
 /// # Errors
 ///

@@ -44,7 +44,7 @@ pub struct CommittedIndex {
     /// Uncompressed bytes of the rows, as CouchDB estimates them. A group without rows counts as
     /// two bytes here, for `[]`; CouchDB's number depends on its reduces: see `external_with`.
     pub external: Option<u64>,
-    /// The tree of documents, which leads to their rows.
+    /// The tree of documents, which maps each to its rows.
     pub id_tree: TreeSize,
     /// Groups of views that share map and options, in the order of [`super::Design::groups`].
     pub views: Vec<ViewGroup>,
@@ -63,7 +63,7 @@ pub(super) struct IndexRoots {
     pub(super) id: Option<u64>,
     /// For each group of views.
     pub(super) views: Vec<Option<u64>>,
-    /// Trees of changes that CouchDB 2 kept beside the rows.
+    /// Trees of changes that CouchDB 2 kept besides the rows.
     pub(super) changes: Vec<u64>,
 }
 
@@ -89,7 +89,7 @@ pub struct ViewGroup {
     pub rows: Option<u64>,
     /// Number of reduces; unknown without rows.
     pub reduces: Option<usize>,
-    /// Uncompressed bytes of its rows; `None` without rows or if unknown.
+    /// Uncompressed bytes of its rows; `None` if unknown or if it has none.
     pub external: Option<u64>,
 }
 
@@ -154,8 +154,8 @@ impl CommittedIndex {
         })
     }
 
-    /// The external size including the bytes that CouchDB adds for groups without rows, given its
-    /// number for each group: [`super::Design::groups`]. `None` if one is unknown.
+    /// The external size including the bytes that CouchDB adds for groups without rows, given for each group
+    /// ([`super::Design::groups`]). `None` if the size of one is unknown.
     #[must_use]
     pub fn external_with(&self, empty: &[EmptyGroupBytes]) -> Option<u64> {
         if empty.len() != self.views.len() {

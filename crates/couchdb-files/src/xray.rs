@@ -1,8 +1,8 @@
-//! What the bytes of a file are: an X-ray.
+//! An X-ray of a file: what its bytes are.
 //!
-//! Owns the parts, and the attribution of every byte to one of them. Reads the trees of the last
-//! header, and a body only where its row does not tell its size. The sum of the parts is the file.
-//! Memory is bounded: one path through a tree, one document, and the positions of attachments.
+//! Owns the parts, and attributes every byte to one of them, so the parts add up to the file. Reads the trees of the
+//! last header, and a body only where its row does not give its size. Memory is bounded: one path through a tree, one
+//! document, and the positions of attachments.
 
 mod attachments;
 mod body;

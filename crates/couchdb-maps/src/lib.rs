@@ -12,7 +12,7 @@ use rquickjs::{CatchResultExt as _, Context, Ctx, Function, Persistent, Runtime}
 use std::time::Instant;
 use std::{cell::Cell, fmt, rc::Rc, time::Duration};
 
-/// What CouchDB gives to map functions.
+/// The environment that CouchDB gives to map functions.
 const ENVIRONMENT: &str = include_str!("environment.js");
 
 /// How much functions may use.
@@ -26,7 +26,7 @@ pub struct Limits {
     pub memory: usize,
     /// Bytes of stack.
     pub stack: usize,
-    /// Bytes of what they emit for one document, as JSON.
+    /// Bytes of the rows emitted for one document, as JSON.
     pub output: usize,
 }
 
@@ -48,7 +48,7 @@ pub enum MapError {
     /// The engine could not be started.
     #[error("the JavaScript engine does not start: {0}")]
     Engine(String),
-    /// A function is not JavaScript, or no function.
+    /// The source is not JavaScript, or not a function.
     #[error("a map function cannot be compiled: {0}")]
     Compile(String),
     /// It used more time or memory than allowed, for one document.
@@ -58,12 +58,12 @@ pub enum MapError {
 
 /// Compiled map functions of a design document.
 pub struct Maps {
-    // Dropped before the context that it belongs to.
+    // Dropped before its context.
     run: Option<Persistent<Function<'static>>>,
     context: Context,
-    /// When the running call has to end.
+    /// The deadline of the running call.
     deadline: Rc<Cell<Option<Instant>>>,
-    /// Time that all calls took.
+    /// Total time of all calls.
     spent: Cell<Duration>,
     limits: Limits,
 }
@@ -76,7 +76,7 @@ impl fmt::Debug for Maps {
 
 impl Drop for Maps {
     fn drop(&mut self) {
-        // A persistent value has to be gone before its runtime.
+        // A persistent value must be dropped before its runtime.
         drop(self.run.take());
     }
 }
@@ -109,11 +109,12 @@ impl Maps {
         Ok(maps)
     }
 
-    /// What the functions emit for a document, as JSON: a list for each function, with a list of
-    /// key and value for each row. A function that throws emits nothing, as in CouchDB.
+    /// The rows emitted for a document, as JSON: a list for each function, with a list of key and value for each row. A
+    /// function that throws emits nothing, as in CouchDB.
     ///
     /// # Errors
-    /// If they need more than the limits allow.
+    ///
+    /// If the functions exceed the limits.
     pub fn run(&self, doc: &str) -> Result<String, MapError> {
         let Some(run) = self.run.clone() else { return Ok("[]".to_owned()) };
         let rows: String =
@@ -146,7 +147,6 @@ impl Maps {
     }
 }
 
-/// A JSON list of texts.
 fn json_list(texts: &[&str]) -> String {
     let mut list = String::from("[");
     for (at, text) in texts.iter().enumerate() {
@@ -229,7 +229,7 @@ mod tests {
         let failed = |source: &str| {
             let maps = Maps::compile(&[source], None, &limits).unwrap();
             let failed = maps.run("{}");
-            // It runs on afterwards.
+            // It still works afterwards.
             (failed.is_err() || failed == Ok("[[]]".to_owned()), maps.run("{}").is_err())
         };
         assert_eq!(failed("function(doc){for(;;){}}"), (true, true));

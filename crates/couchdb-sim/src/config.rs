@@ -145,8 +145,8 @@ pub struct Database {
     /// The ratio of the file size after a compaction to the active size, which depends on the shape of
     /// the documents (0.70 to 1.19 was measured on real shards).
     pub compacts_to: f64,
-    /// Whether compactions of all its copies leave nearly what active bytes and rewrites say, as of documents that are
-    /// alike.
+    /// Whether documents are so alike that compacting any copy leaves nearly the size that active bytes and rewrites
+    /// predict.
     pub even: bool,
     /// The average number of writes per second, in bursts.
     pub writes_per_second: f64,

@@ -72,7 +72,7 @@ impl Faults {
         self.cluster.world(|world| world.set_disk_full(node, on));
     }
 
-    /// Makes one copy of a shard lack so many documents that the others have.
+    /// Makes one copy of a shard lack this many documents that the other copies have.
     pub fn lose_documents(&self, node: &str, file: &str, docs: u64) {
         self.cluster.world(|world| world.lose_documents(node, file, docs));
     }

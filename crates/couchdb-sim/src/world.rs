@@ -183,7 +183,7 @@ impl World {
         [end, tick, happens].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
-    /// When the world next changes otherwise than by steady writes.
+    /// When the world next changes, apart from steady writes.
     #[must_use]
     pub fn next_event(&self) -> Option<Duration> {
         self.next().map(|(at, _)| at)

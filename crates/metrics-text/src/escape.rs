@@ -12,8 +12,8 @@ pub(super) fn push_escaped(out: &mut String, text: &str) {
     }
 }
 
-/// A character in place of a control character, which a terminal would obey: its symbol, where it has one.
-/// Formats escape line feeds.
+/// A visible character in place of a control character, which a terminal would obey: its symbol if there is one. Line
+/// feeds stay; the formats escape them.
 pub(super) fn visible(c: char) -> char {
     match c {
         '\n' => c,
@@ -24,8 +24,8 @@ pub(super) fn visible(c: char) -> char {
     }
 }
 
-/// Appends a character. All others but control characters are written as they are, including line
-/// separators: Prometheus reads them back in both formats.
+/// Appends a character. Those that need no escape are written as they are, including line separators: Prometheus reads
+/// them back in both formats.
 #[cold]
 pub(super) fn push_char(out: &mut String, c: char, quoted: bool) {
     match c {

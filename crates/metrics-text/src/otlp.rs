@@ -8,17 +8,17 @@ use prost::{Message, Oneof};
 use std::mem;
 use wall_clock::Moment;
 
-/// All counters and histograms go on from the start of the process.
+/// Counters and histograms accumulate from the start of the process.
 const CUMULATIVE: i32 = 2;
 
-/// Whose metrics they are, and when they were measured.
+/// The origin of the metrics, and their time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtlpOrigin {
     /// The attributes of the resource, such as `service.name`.
     pub resource: Vec<(String, String)>,
-    /// Labels that every series gets before its own.
+    /// Labels that precede each series' own.
     pub labels: Vec<(String, String)>,
-    /// Since when counters count.
+    /// When the counters started.
     pub started: Moment,
     /// The time of every value.
     pub at: Moment,
@@ -58,7 +58,7 @@ impl OtlpEncoder {
     }
 
     /// Reads whole lines of Prometheus text 0.0.4 without timestamps, and returns the bodies of the requests that
-    /// became full. Other lines are ignored.
+    /// became full. Ignores other lines.
     pub fn push(&mut self, text: &str) -> Vec<Vec<u8>> {
         let mut full = Vec::new();
         for line in text.split('\n') {
@@ -70,7 +70,7 @@ impl OtlpEncoder {
         full
     }
 
-    /// The body of a request with what is left; `None` if that is nothing.
+    /// The body of a request with the remaining values; `None` if there are none.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         self.points = 0;
         let metrics = mem::take(&mut self.metrics);
@@ -117,7 +117,7 @@ impl OtlpEncoder {
         self.points += 1;
     }
 
-    /// Adds a bucket, the sum, or the count, which comes last.
+    /// Adds a bucket, the sum, or the count, which comes last and ends the histogram.
     fn add_to_histogram(&mut self, sample: Sample<'_>) {
         let Sample { name, mut labels, value } = sample;
         let point = self.histogram.get_or_insert_default();
@@ -148,7 +148,7 @@ impl OtlpEncoder {
         attributes(&self.origin.labels).into_iter().chain(own).collect()
     }
 
-    /// What belongs to the metric with this name, which is the last one or a new one.
+    /// The data of the metric with this name, which is the last one or a new one.
     fn data(&mut self, name: &str) -> Option<&mut Data> {
         if self.metrics.last().is_none_or(|last| last.name != name) {
             let data = match self.kind {
@@ -225,14 +225,13 @@ fn attributes(pairs: &[(String, String)]) -> Vec<Attribute> {
     pairs.iter().map(|(key, value)| Attribute::new(key, value.clone())).collect()
 }
 
-/// How many values a receiver rejected, and why, by its answer to a request; `None` if it took all, or the answer
-/// is not of this protocol.
+/// The number of values that a receiver rejected, and its reason; `None` if it accepted all, or the answer is not OTLP.
 pub fn otlp_rejection(answer: &[u8]) -> Option<(i64, String)> {
     let partial = Answer::decode(answer).ok()?.partial_success?;
     (partial.rejected > 0).then_some((partial.rejected, partial.error_message))
 }
 
-// The messages of opentelemetry/proto/metrics/v1/metrics.proto, as far as they are used.
+// The parts in use of opentelemetry/proto/metrics/v1/metrics.proto.
 
 #[derive(Clone, PartialEq, Message)]
 struct Request {
@@ -326,7 +325,7 @@ struct NumberPoint {
     start_time_unix_nano: u64,
     #[prost(fixed64, tag = "3")]
     time_unix_nano: u64,
-    // Optional, because zero is a value and not its absence.
+    // Optional, because a zero must still be sent.
     #[prost(double, optional, tag = "4")]
     as_double: Option<f64>,
 }

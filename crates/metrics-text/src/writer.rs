@@ -20,7 +20,7 @@ use super::{
 use std::{collections::HashSet, fmt, mem};
 use wall_clock::Moment;
 
-/// A family, and how its value is read of a row, where it is known.
+/// A family, and the function that reads its value from a row, if known.
 pub type Column<'a, const N: usize, R, V> = (&'a Family<N>, fn(R) -> Option<V>);
 
 /// The value of a sample.
@@ -187,8 +187,7 @@ impl Writer {
         }
     }
 
-    /// Writes families about the same rows, each with the value that its function reads of a row, where
-    /// it is known.
+    /// Writes families over the same rows; each function reads a family's value from a row, if known.
     pub fn write_each<const N: usize, R: Copy, V: Into<Value>>(
         &mut self,
         rows: &[([&str; N], R)],
@@ -240,7 +239,6 @@ impl Writer {
         }
     }
 
-    /// Ends a line.
     #[inline]
     pub(super) fn end_line(&mut self) {
         self.out.push('\n');

@@ -12,26 +12,28 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// For how long nothing may be written to a pipe.
+/// How long a pipe may stay silent.
 const MAX_SILENCE: Duration = Duration::from_secs(20);
 
-/// How long a pipe may take to its end: enough to type a passphrase into what writes to it.
+/// How long a pipe may take in total: enough to type a passphrase into the command that writes it.
 const MAX_TIME: Duration = Duration::from_secs(60);
 
-/// Reads the first `limit` bytes of a file, `-` being standard input. It may be an endless device, or a pipe to which
-/// a command writes slowly or never.
+/// Reads the first `limit` bytes of a file; `-` is standard input. The file may be an endless device, or a pipe whose
+/// writer is slow or never comes.
 ///
 /// # Errors
-/// The system's error, or the reason, as words after the file's name, if it is a pipe that says nothing for twenty
-/// seconds or does not end within a minute.
+///
+/// The system's error; for a pipe that is silent for twenty seconds or does not end within a minute, the reason, worded
+/// to follow the file's name.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_within(path, limit, [MAX_SILENCE, MAX_TIME])
 }
 
-/// Reads a whole file that may have `limit` bytes.
+/// Reads a whole file of at most `limit` bytes.
 ///
 /// # Errors
-/// As [`read`], or if it has more.
+///
+/// As [`read`], or if it is longer.
 pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let bytes = read(path, limit.saturating_add(1))?;
     if bytes.len() as u64 <= limit {
@@ -43,10 +45,11 @@ pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Err(io::Error::other(format!("it has more than {limit}")))
 }
 
-/// Reads a secret that may have `limit` bytes, without the line end that editors append.
+/// Reads a secret of at most `limit` bytes, without the line ending that editors append.
 ///
 /// # Errors
-/// As [`read_at_most`], or if it is empty or no text; as words after the file's name.
+///
+/// As [`read_at_most`], or if it is empty or not UTF-8; worded to follow the file's name.
 pub fn read_secret(path: &Path, limit: u64) -> Result<String, String> {
     let bytes = read_at_most(path, limit).map_err(|why| why.to_string())?;
     let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())?;
@@ -60,7 +63,7 @@ fn read_within(
     [max_silence, max_time]: [Duration; 2],
 ) -> io::Result<Vec<u8>> {
     let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
-    // Without this flag, opening a named pipe waits until somebody writes to it.
+    // Without this flag, opening a named pipe blocks until a writer opens it.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let mut file = File::from(rustix::fs::open(path, flags, Mode::empty())?).take(limit);
     let mut bytes = Vec::new();
@@ -72,7 +75,7 @@ fn read_within(
     loop {
         let left = max_time.saturating_sub(begun.elapsed());
         let wait = Timespec::try_from(max_silence.min(left)).map_err(io::Error::other)?;
-        // Before the first writer comes, reading would look like the end of the file.
+        // Until the first writer comes, a read would look like the end of the file.
         let mut polled = [PollFd::new(file.get_ref(), PollFlags::IN)];
         if left.is_zero() || event::poll(&mut polled, Some(&wait))? == 0 {
             return Err(io::Error::other(if begun.elapsed() >= max_time {
@@ -104,7 +107,7 @@ mod tests {
         (dir, path)
     }
 
-    /// Writes these pieces into a pipe, each after this pause.
+    /// Writes this many pieces into a pipe, with this pause before each.
     #[expect(clippy::disallowed_methods, reason = "it is a thread of its own, without a runtime")]
     fn write(path: &Path, pieces: usize, pause: Duration) -> thread::JoinHandle<()> {
         let path = path.to_owned();

@@ -35,7 +35,7 @@ impl Moment {
         Duration::from_secs(u64::from(now.0.saturating_sub(self.0)))
     }
 
-    /// The time between two moments, whichever is earlier.
+    /// The time between two moments, in either order.
     pub fn distance(self, other: Self) -> Duration {
         self.age(other).max(other.age(self))
     }
@@ -46,7 +46,7 @@ impl Moment {
         Self::from_unix(self.unix().saturating_add(span.as_secs()))
     }
 
-    /// The moment after the same change by which a clock was set from `before` to `now`, clamped.
+    /// The moment moved by the step by which a clock was set from `before` to `now`, saturating.
     #[must_use]
     pub fn shifted(self, before: Self, now: Self) -> Self {
         Self::from_unix((self.unix() + now.unix()).saturating_sub(before.unix()))

@@ -73,7 +73,6 @@ pub(super) struct JobState {
 pub(super) struct Effects {
     /// Changes to store.
     pub(super) changes: Vec<StateChange>,
-    /// Targets to reread.
     pub(super) reread: BTreeSet<TargetIx>,
     /// Databases for which CouchDB accepted a cleanup.
     pub(super) cleaned: Vec<TargetIx>,

@@ -90,7 +90,6 @@ impl KeeperStore for Journal {
     }
 }
 
-/// The task.
 #[derive(Debug)]
 pub(crate) struct KeeperTask<S = Journal> {
     store: S,

@@ -74,7 +74,7 @@ pub(crate) struct MemberView {
     pub(crate) problem: Option<String>,
 }
 
-/// What another process must know.
+/// The state that the next process needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct StoredMember {
     /// Identifies the journal.
@@ -138,7 +138,6 @@ pub(crate) struct MemberInputs {
     pub(crate) journal: Journal,
 }
 
-/// The task.
 #[derive(Debug)]
 pub(crate) struct MemberTask {
     clock: Clock,
@@ -313,7 +312,7 @@ impl Member<'_> {
     fn request(&self, stored: &StoredMember, granted: &Granted, used: SharedUse) -> LeaseRequest {
         let plan = self.inputs.plans.borrow();
         let own = self.settings.limits.in_cluster();
-        // What other limits, a closed window or a busy node hold back could not use more.
+        // Targets held back for other reasons, such as a closed window, would not start with a larger share.
         let reasons = [RefusalReason::ClusterLimit, RefusalReason::Budget, RefusalReason::Ramp];
         let waits = plan.decision_counts.iter().any(|counts| {
             counts.starts > 0 || reasons.iter().any(|reason| counts.refusals(*reason) > 0)

@@ -43,7 +43,6 @@ pub(super) struct IndexLag {
     pub(super) is_search: bool,
     /// Number of ranges that the two sums cover.
     pub(super) ranges: u64,
-    /// The copies of its database.
     pub(super) database: DatabaseCopies,
 }
 
@@ -59,7 +58,6 @@ impl IndexLag {
     }
 }
 
-/// The copies of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DatabaseCopies {
     /// Number of copies on each node.

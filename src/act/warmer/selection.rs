@@ -188,7 +188,6 @@ pub(super) struct BuildSelection {
     pub(super) reread: Vec<TargetIx>,
 }
 
-/// Selects the indexes to build.
 pub(super) fn select_builds(
     lags: &IndexLags,
     history: &BuildHistory,

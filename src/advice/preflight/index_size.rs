@@ -321,8 +321,7 @@ impl IndexSize {
     }
 }
 
-/// The largest share of documents that emit, with 95 % probability, if none of so many does (the rule of
-/// three).
+/// Upper bound, with 95 % probability, of the share of documents that emit, if none of `docs` does (the rule of three).
 fn most_emitting(docs: u64) -> f64 {
     (3.0 / docs.max(1) as f64).min(1.0)
 }

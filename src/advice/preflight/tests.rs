@@ -409,8 +409,8 @@ fn named(name: &str, map: &str) -> DesignDocument {
     DesignDocument::parse(&text, None).unwrap()
 }
 
-/// The cluster with the indexes of these documents, of so many MiB in each copy, on a volume with
-/// `free` GiB for each node.
+/// The cluster with the indexes of these documents, each with its MiB per copy, on a volume with `free` GiB for each
+/// node.
 fn deployed_cluster(live: &[(&DesignDocument, u64)], free: u64) -> TestCluster {
     let mut cluster = cluster();
     cluster.set_free_space(&[("a", Some(free * GIB)), ("b", Some(free * GIB))]);

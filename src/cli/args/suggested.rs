@@ -16,7 +16,7 @@ use clap::{
 };
 use std::ffi::OsStr;
 
-/// A parser that accepts any text and suggests some values.
+/// A clap parser that accepts any text and suggests some values.
 #[derive(Clone, Copy)]
 pub(super) struct Suggested(fn() -> Vec<&'static str>);
 

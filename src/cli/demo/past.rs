@@ -1,7 +1,7 @@
 //! The week before the demo begins, simulated ahead within seconds.
 //!
-//! The same service that then serves the page lives through it, on a clock that jumps from one event of the world to
-//! the next, and leaves its journal and the world behind. Nothing is made up: every outcome is one of the simulator's.
+//! The same service as later runs through it, on a clock that jumps from one simulated event to the next; the demo
+//! continues with its journal and cluster. Nothing is made up: every outcome comes from the simulator.
 
 use super::super::{CommandError, serve};
 use crate::{
@@ -19,22 +19,22 @@ use tokio::{runtime, time};
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// How long the cluster has lived when the demo begins.
+/// How long the cluster has existed when the demo begins.
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
-/// The week ends this much before the demo begins, so that nothing is dated later than its first reading.
+/// The week ends this much before the demo begins, so that no entry is later than the demo's first reading.
 const MARGIN: Duration = Duration::from_secs(20);
 
-/// The longest time between two looks at the cluster.
+/// The longest time between two reads of the cluster.
 const STEP: Duration = Duration::from_secs(2 * 3_600);
 
-/// The same while recliner advises: its scorecard decides again at each look.
+/// The same in advise mode, in which the scorecard decides again at each read.
 const STEP_ADVISING: Duration = Duration::from_secs(1_800);
 
-/// The duration of a look: a poll, the readings that follow from it, a plan, and its starts.
+/// Time allowed for one read: a poll, the readings that follow from it, a plan, and its starts.
 const LOOK: Duration = Duration::from_millis(2_500);
 
-/// The duration of the last sweep, until what it found is stored.
+/// Time allowed for the last sweep and for storing its results.
 const LAST_SWEEP: Duration = Duration::from_secs(8);
 
 /// A week under recliner, and the same week under smoosh.
@@ -45,7 +45,7 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// Lives through the week before `now`, or until `stop`, and writes its journal to `storage`.
+    /// Simulates the week before `now`, or until `stop`, and writes its journal to `storage`.
     pub(super) fn live(
         world: &Config,
         seed: u64,
@@ -62,7 +62,7 @@ impl Past {
         let lived = live(world.clone(), seed, quickened(settings), storage, begin, stop);
         let cluster = runtime.block_on(lived)?;
         let mut weeks = Vec::new();
-        // While recliner advises, its scorecard compares the two.
+        // In advise mode, the scorecard makes this comparison.
         if enforces {
             let mut other = World::new(world.clone(), seed).map_err(CommandError::failed)?;
             other.advance(WEEK - MARGIN);
@@ -85,7 +85,8 @@ fn week(by: &str, tally: Tally) -> SimulatedWeek {
     }
 }
 
-/// The settings of the demo, with readings as seldom as a week allows. Nobody else reaches the service.
+/// The demo's settings, but with readings so rare that a week can be simulated quickly. No other
+/// process reaches the service.
 fn quickened(mut settings: Settings) -> Settings {
     settings.web.listen_address = (Ipv4Addr::LOCALHOST, 0).into();
     settings.scan.interval = Duration::from_secs(6 * 3_600);
@@ -120,16 +121,16 @@ async fn live(
     while cluster.elapsed() < end && !stop.is_cancelled() {
         let now = cluster.elapsed();
         let running = cluster.world(|world| world.tasks().len());
-        // The end of a short job may have been missed.
+        // A short job may have ended unseen.
         let longest = if jobs.borrow().list.len() > running { LOOK } else { longest };
         let next = cluster.world(|world| next_job(world, end.min(now + longest)));
         time::advance(next.saturating_sub(now)).await;
         time::sleep(LOOK).await;
     }
-    // The demo's own process continues the books of the disks from the last sweep.
+    // The demo's own process continues the disk ledger from the last sweep.
     service.monitor().scanner.send(ScanCommand::Sweep);
     time::sleep(LAST_SWEEP).await;
-    // It ends as if it was killed: smoosh gets nothing back, and the demo's own process goes on.
+    // The service ends as if it were killed: it must not restore smoosh, because the demo's own process continues.
     drop(service);
     Ok(cluster)
 }
@@ -146,7 +147,6 @@ fn next_job(world: &mut World, horizon: Duration) -> Duration {
     horizon
 }
 
-/// What the service sees of the simulated machines.
 pub(super) fn machine(cluster: &Cluster) -> HostAccess {
     HostAccess {
         meter: Arc::new(SimulatedDisks(cluster.clone())),

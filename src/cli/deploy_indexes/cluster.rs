@@ -1,4 +1,4 @@
-//! What CouchDB and the service say of a deployment, and the requests that carry it out.
+//! What CouchDB and the service report about a deployment, and the requests that carry it out.
 
 use super::{
     next::{Facts, IndexState, Live, Next},
@@ -21,32 +21,31 @@ use std::{collections::BTreeSet, time::Duration};
 use tokio::time::Instant;
 use wall_clock::Moment;
 
-/// How long after the request for a build every copy that has something to read shows an indexer.
+/// Within this time after a build was requested, every copy with changes to read shows an indexer.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// How often a build is requested again, for copies whose node did not hear of it.
+/// Interval after which a build is requested again, for copies whose node missed the request.
 const REQUEST_AGAIN: Duration = Duration::from_secs(60);
 
-/// How often a compaction is ordered again that has not ended: an order may have expired. A new one
-/// replaces it.
+/// Interval after which an unfinished compaction is ordered again, because orders expire. The new
+/// order replaces the old.
 const ORDER_AGAIN: Duration = Duration::from_secs(600);
 
-/// The cluster and the service.
 pub(super) struct Cluster {
     pub(super) client: Client,
     pub(super) service: ServiceClient,
     pub(super) plan: DeploymentPlan,
-    /// When the build of which document was requested last.
+    /// The document whose build was requested last, and when.
     pub(super) requested: Option<(String, Instant)>,
-    /// The compaction of which document was ordered last, and when.
+    /// The document whose compaction was ordered last, and when.
     pub(super) ordered: Option<(String, Instant)>,
 }
 
 impl Cluster {
-    /// The live documents, and which database it is.
+    /// The live documents and the database's instance.
     ///
     /// # Errors
-    /// What to do instead, if they cannot be read: wait, or stop if waiting does not help.
+    /// What to do instead if they cannot be read: wait, or stop if waiting does not help.
     pub(super) async fn read(&self) -> Result<Facts, Next> {
         let db = &self.plan.db;
         let info = self.client.database(db).await.map_err(|why| match why.kind() {
@@ -78,7 +77,7 @@ impl Cluster {
                 _id: String,
                 _rev: String,
             }
-            // What CouchDB shows without id and revision is no document.
+            // A document without id and revision does not exist.
             if let Ok(Ids { _id: id, _rev: rev }) = serde_json::from_str(&text) {
                 facts.live.insert(id, Live { rev, text });
             }
@@ -86,7 +85,7 @@ impl Cluster {
         Ok(facts)
     }
 
-    /// Why the service would start nothing now; none if it would.
+    /// Why the service would start nothing now; `None` if it would.
     ///
     /// # Errors
     /// If it does not answer, or does not enforce.
@@ -102,14 +101,15 @@ impl Cluster {
         self.closed_gate(&status).await
     }
 
-    /// Whether the service follows the database of the plan, and not one of that name in another cluster.
+    /// Checks that the service follows the database of the plan, and not one of the same name in another
+    /// cluster.
     ///
     /// # Errors
     /// If it does not, or does not answer.
     pub(super) async fn check_service(&self) -> Result<(), CommandError> {
         let Some(document) = self.plan.documents.first() else { return Ok(()) };
         let followed = self.rehearse(&document.id).await?.instance;
-        // Earlier versions do not say it.
+        // Earlier versions do not report the instance.
         if followed.is_empty() || followed == self.plan.instance {
             return Ok(());
         }
@@ -127,8 +127,8 @@ impl Cluster {
         self.service.post("/api/v1/rehearsal", &question).await
     }
 
-    /// What is free today, less what running compactions may still write, and how many documents there are;
-    /// or why the service cannot say it yet.
+    /// Reads today's free space, less what running compactions may still write, and the number of
+    /// documents; returns why to wait if the service cannot report them yet.
     pub(super) async fn read_room(
         &self,
         facts: &mut Facts,
@@ -185,7 +185,7 @@ impl Cluster {
         Ok(shards.into_values().flatten().collect())
     }
 
-    /// How far the index of a staging document is.
+    /// The build state of a staging document's index.
     pub(super) async fn index(&self, id: &str, memory: &Memory) -> IndexState {
         match self.read_index(id).await {
             Ok(mut index) => {
@@ -242,8 +242,8 @@ impl Cluster {
         Ok(index)
     }
 
-    /// The tasks of an index on one node, and the copies there that CouchDB shows: those of the range
-    /// that has the document.
+    /// The tasks of an index on one node, and that node's copies that CouchDB shows: those of the
+    /// range that contains the document.
     async fn read_node(
         &self,
         node: &str,
@@ -274,7 +274,7 @@ impl Cluster {
         Ok((tasks, copies))
     }
 
-    /// How the compaction ended that was ordered at this time; none if it has not.
+    /// How the compaction ordered at this time ended; `None` if it has not.
     async fn outcome(&self, id: &str, ordered: &str) -> Result<Option<Result<(), String>>, String> {
         let target = format!("{}/{id}", self.plan.db);
         let query = [("target", &*target), ("since", ordered), ("limit", "50")];
@@ -303,7 +303,7 @@ impl Cluster {
         Ok(read(one).await? == read(other).await?)
     }
 
-    /// Has every copy built.
+    /// Requests a build on every copy.
     pub(super) async fn build(&mut self, id: &str, view: &str) -> Result<(), String> {
         let recent = |(of, at): &(String, Instant)| of == id && at.elapsed() < REQUEST_AGAIN;
         if self.requested.as_ref().is_some_and(recent) {
@@ -314,7 +314,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Orders the compaction of an index from the service.
     pub(super) async fn compact(&mut self, id: &str) -> Result<(), CommandError> {
         let target = format!("{}/{id}", self.plan.db);
         let order = OrderRequest::Compact(CompactOrder { target, force: true });
@@ -323,7 +322,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Lets the service see what is new.
+    /// Starts a sweep, so that the service sees the changes.
     pub(super) async fn rescan(&self) -> Result<(), CommandError> {
         orders::send(&self.service, &OrderRequest::Rescan(RescanOrder {})).await.map(drop)
     }
@@ -337,8 +336,8 @@ impl Cluster {
     }
 }
 
-/// The newest compaction that started after this order. One that the service began by itself, perhaps
-/// before all copies were built, may end after it.
+/// The newest compaction that started after this order. A compaction that the service began earlier
+/// by itself may have missed copies that were still being built, even if it ends after the order.
 fn of_order(ended: Vec<OutcomeLine>, ordered: &str) -> Option<OutcomeLine> {
     let ordered = Moment::parse(ordered)?;
     ended

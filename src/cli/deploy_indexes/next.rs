@@ -1,8 +1,8 @@
-//! What to do next. Pure: a function of the plan, what is remembered, and what the cluster shows.
+//! Decides what to do next: a pure function of the plan, the memory, and what the cluster shows.
 //!
-//! The cluster itself says how far a deployment is, so a command that was killed at any request goes
-//! on from there: a document is there or not, an index is built or not, a request that changes
-//! something names the revision that it replaces.
+//! The cluster itself shows the progress of a deployment, so a command that was killed at any
+//! request continues from there: a document exists or not, an index is built or not, and each
+//! request that changes something names the revision that it replaces.
 
 use super::plan::{
     DeploymentPlan, Memory, PlannedDocument, PlannedStep, fields, index_of, is_same, with_id,
@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 /// An index that wastes less than this is not compacted.
 const NEGLIGIBLE_WASTE: u64 = 1 << 20;
 
-/// The changes by which an index that is written to may lag: those that ken still counts as one
-/// incremental update (`[ken] max_incremental_updates`), and at most this share of all.
+/// The maximum lag of an index under writes that still counts as built: the changes that ken treats
+/// as one incremental update (`[ken] max_incremental_updates`), or this share of all changes.
 const MAX_LAG: u64 = 1_000;
 const MAX_LAG_SHARE: u64 = 100;
 
@@ -30,28 +30,28 @@ pub(super) struct Live {
     pub(super) text: String,
 }
 
-/// The state of an index. What is unknown is a reason to wait.
+/// The state of an index. The command waits while anything is unknown.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IndexState {
-    /// Why something of it is unknown.
+    /// Why part of the state is unknown.
     pub(super) unknown: Option<String>,
-    /// Changes that no copy may miss, and those that the worst copy misses.
+    /// The sequence that every copy must reach, and the changes that the copy furthest behind still lacks.
     pub(super) seq: u64,
     pub(super) pending: u64,
     /// Changes that indexers still have to read.
     pub(super) indexing: u64,
     pub(super) indexers: usize,
-    /// Whether a build was requested, and time enough passed for each copy to show an indexer.
+    /// Whether a build was requested long enough ago that each copy shows its indexer.
     pub(super) is_settled: bool,
-    /// Whether the request is so old that it is sent again if nothing runs: an indexer may have failed,
-    /// such as on a full disk.
+    /// Whether the request is old enough to be repeated if no indexer runs: one may have failed, such
+    /// as on a full disk.
     pub(super) is_to_ask_again: bool,
     pub(super) is_compacting: bool,
-    /// Whether this command ordered its compaction, and the order is young enough to be carried out.
+    /// Whether this command ordered the compaction, recently enough that the order is still valid.
     pub(super) is_ordered: bool,
-    /// The sizes of each part that is known: the file, and what in it is in use.
+    /// File size and active size of each part whose sizes are known.
     pub(super) parts: Vec<(u64, u64)>,
-    /// How the compaction ended that was ordered: none if it has not.
+    /// How the ordered compaction ended; `None` if it has not.
     pub(super) outcome: Option<Result<(), String>>,
 }
 
@@ -61,7 +61,6 @@ impl IndexState {
         self.is_settled && self.pending <= most && self.indexing <= most
     }
 
-    /// Whether a compaction would free little.
     fn is_lean(&self) -> bool {
         let is_lean = |(file, active): &(u64, u64)| {
             *file <= active.saturating_add(active / 4).saturating_add(NEGLIGIBLE_WASTE)
@@ -70,24 +69,23 @@ impl IndexState {
     }
 }
 
-/// What is known at one moment.
+/// The facts at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     /// The suffix of the database's files.
     pub(super) instance: String,
     pub(super) live: BTreeMap<String, Live>,
-    /// The index of the present step's staging document.
+    /// The index of the staging document of the current step.
     pub(super) index: IndexState,
-    /// The free space of the database's nodes, and its documents.
+    /// The free space on the nodes of the database.
     pub(super) room: Vec<PreflightNode>,
-    /// Whether another live document has the index already.
+    /// Whether another live document already has the same index.
     pub(super) is_shared: bool,
-    /// Whether the service's settings forbid the compaction of new indexes.
+    /// Whether the service's settings forbid compacting new indexes.
     pub(super) stays_uncompacted: bool,
     pub(super) docs: Option<u64>,
 }
 
-/// What the person wants.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wanted {
     pub(super) swap: bool,
@@ -95,14 +93,12 @@ pub(super) struct Wanted {
     pub(super) may_not_fit: bool,
 }
 
-/// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Do something.
     Act(Action),
-    /// Look again later, for this reason.
+    /// Retry later, for this reason.
     Wait(String),
-    /// Stop: somebody else has to decide.
+    /// Stop: a person has to decide.
     Stop(String),
     /// All indexes are ready, and the documents are not swapped.
     Ready,
@@ -110,19 +106,29 @@ pub(super) enum Next {
     Done,
 }
 
-/// What the command does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Save a document; it has the revision that it replaces, if any.
-    Put { id: String, body: String },
+    /// Save a document; the body contains the revision that it replaces, if any.
+    Put {
+        id: String,
+        body: String,
+    },
     /// Delete this revision of a document.
-    Delete { id: String, rev: String },
-    /// Have every copy built.
-    Build { id: String },
-    /// Order the compaction.
-    Compact { id: String },
-    /// Remember that the index is compacted.
-    Compacted { id: String },
+    Delete {
+        id: String,
+        rev: String,
+    },
+    /// Build the index on every copy.
+    Build {
+        id: String,
+    },
+    Compact {
+        id: String,
+    },
+    /// Record that the index is compacted.
+    Compacted {
+        id: String,
+    },
 }
 
 impl From<Action> for Next {
@@ -131,7 +137,7 @@ impl From<Action> for Next {
     }
 }
 
-/// How a document of the plan is, compared with the live one.
+/// How the live document compares with the plan's.
 enum Real {
     Before,
     Deployed,
@@ -156,7 +162,7 @@ fn real(plan: &DeploymentPlan, facts: &Facts, id: &str) -> Real {
     ))
 }
 
-/// Why to stop, if the database is not that of the rehearsal.
+/// Why to stop, if the database is not the one that was rehearsed.
 pub(super) fn check_database(plan: &DeploymentPlan, facts: &Facts) -> Option<Next> {
     (facts.instance != plan.instance).then(|| {
         Next::Stop(format!(
@@ -177,12 +183,11 @@ pub(super) fn present_step<'a>(
         let is_ready = is_begun(step) && memory.compacted.contains_key(&step.staging());
         !is_ready && !matches!(real(plan, facts, &step.design), Real::Deployed)
     };
-    // One that an abandoned way back left begun goes on first, so that no two indexes are built at once.
+    // A step that an abandoned back-out left unfinished continues first, so that two indexes are never built at once.
     let open = || plan.steps.iter().filter(|step| is_open(step));
     open().find(|step| is_begun(step)).or_else(|| open().next())
 }
 
-/// What to do next.
 pub(super) fn next(plan: &DeploymentPlan, memory: &Memory, facts: &Facts, wanted: Wanted) -> Next {
     if let Some(stop) = check_database(plan, facts) {
         return stop;
@@ -209,7 +214,7 @@ pub(super) fn next(plan: &DeploymentPlan, memory: &Memory, facts: &Facts, wanted
         Some(document) => {
             let live = facts.live.get(&document.id);
             let mut fields = fields(document.body.get());
-            // A document without attachments would delete those that the live one has.
+            // Saving a document without its attachments would delete them.
             if let Some(kept) = live.and_then(|it| self::fields(&it.text).remove("_attachments")) {
                 fields.entry("_attachments".to_owned()).or_insert(kept);
             }
@@ -220,7 +225,7 @@ pub(super) fn next(plan: &DeploymentPlan, memory: &Memory, facts: &Facts, wanted
     }
 }
 
-/// Keeps the documents before the first change, for the way back.
+/// Stores the original documents before the first change, for a back-out.
 pub(super) fn remember_before(plan: &DeploymentPlan, memory: &mut Memory, facts: &Facts) {
     if !memory.before.is_empty() {
         return;
@@ -236,7 +241,7 @@ pub(super) fn heir<'a>(plan: &'a DeploymentPlan, staging: &str) -> Option<&'a st
     plan.steps.iter().find(|step| step.staging() == staging).map(|step| &*step.design)
 }
 
-/// Whether an accepted request is visible: copies of a document may be read that do not have it yet.
+/// Whether an accepted request is visible: a read may still reach a copy without it.
 pub(super) fn is_visible(sent: &Action, facts: &Facts) -> bool {
     match sent {
         Action::Put { id, body } => {
@@ -247,12 +252,12 @@ pub(super) fn is_visible(sent: &Action, facts: &Facts) -> bool {
     }
 }
 
-/// Whether the service must permit an action: one after which CouchDB may build an index.
+/// Whether the service must permit this action, because CouchDB may build an index after it.
 pub(super) fn may_build(action: &Action, facts: &Facts, wanted: Wanted) -> bool {
     match action {
         Action::Build { .. } => true,
         Action::Put { .. } if !wanted.back_out => true,
-        // What another live document has is built already.
+        // If another live document has the index, it is already built.
         Action::Put { body, .. } => index_of(body).is_some_and(|index| {
             !facts.live.values().any(|live| index_of(&live.text) == Some(index))
         }),
@@ -324,7 +329,7 @@ fn of_step(plan: &DeploymentPlan, facts: &Facts, step: &PlannedStep, wanted: Wan
     }
 }
 
-/// Why a step is not begun; none if its need, for the documents of today, is below what is free.
+/// Why a step must not begin; `None` if today's documents need less than the free space.
 fn lacks_room(step: &PlannedStep, facts: &Facts, wanted: Wanted) -> Option<String> {
     if facts.is_shared {
         return None;
@@ -334,7 +339,7 @@ fn lacks_room(step: &PlannedStep, facts: &Facts, wanted: Wanted) -> Option<Strin
         _ => 1.0,
     };
     let scaled = |bytes: u64| to_bytes(bytes as f64 * grown);
-    // Nodes that share a volume need its space together.
+    // Nodes on the same volume share its free space.
     let mut volumes: BTreeMap<&str, Need<'_>> = BTreeMap::new();
     for need in &step.nodes {
         let today = facts.room.iter().find(|it| it.node == need.node);
@@ -373,7 +378,7 @@ fn lacks_room(step: &PlannedStep, facts: &Facts, wanted: Wanted) -> Option<Strin
     ))
 }
 
-/// The most that a step writes on a node: without a compaction, the index as it is built.
+/// The peak of a step on a node; if the index is not compacted, only the size as built.
 fn peak(need: &PreflightNode, facts: &Facts) -> Option<SpreadLine> {
     let peak = need.peak_bytes?;
     if !facts.stays_uncompacted {
@@ -396,7 +401,7 @@ struct Need<'a> {
     free: u64,
 }
 
-/// What to do next to go back.
+/// The next step of a back-out.
 fn next_back(plan: &DeploymentPlan, memory: &Memory, facts: &Facts) -> Next {
     for (id, before) in &memory.before {
         let Some(document) = plan.document(id) else { continue };

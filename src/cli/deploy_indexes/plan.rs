@@ -1,4 +1,4 @@
-//! The plan of a deployment, and what a command remembers of carrying it out, as files.
+//! The files of a deployment's plan, and of what a command remembers while carrying it out.
 
 use crate::{
     advice::preflight::{DesignDocument, INDEX_FIELDS, is_same_search},
@@ -17,18 +17,15 @@ use std::{
 /// The version of both files.
 const VERSION: u32 = 1;
 
-/// Maximum size of a file: 200 documents, most of them small.
+/// Maximum size of a file; a deployment has at most 200 documents, most of them small.
 const MAX_FILE: u64 = 64 << 20;
 
-/// A rehearsed deployment, complete in itself.
+/// A rehearsed deployment, with everything needed to carry it out.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::cli) struct DeploymentPlan {
     version: u32,
-    /// The database.
     pub(super) db: String,
-    /// The suffix of its files.
     pub(super) instance: String,
-    /// All documents, as they were given.
     pub(super) documents: Vec<PlannedDocument>,
     /// The indexes to build, in order.
     pub(super) steps: Vec<PlannedStep>,
@@ -38,11 +35,11 @@ pub(in crate::cli) struct DeploymentPlan {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PlannedDocument {
     pub(super) id: String,
-    /// The revision that the database had; none if it had none.
+    /// The revision of the live document at the rehearsal, if there was one.
     pub(super) rev: Option<String>,
-    /// Its new search indexes, which CouchDB builds when the document is live, not before.
+    /// Its new search indexes, which CouchDB builds only once the document is live.
     pub(super) built_when_live: Vec<String>,
-    /// What saving it removes, as a sentence.
+    /// What is lost when the document is saved, as a sentence.
     #[serde(default)]
     pub(super) losses: Option<String>,
     pub(super) body: Box<RawValue>,
@@ -52,27 +49,27 @@ pub(super) struct PlannedDocument {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PlannedStep {
     pub(super) design: String,
-    /// Documents of the database at the rehearsal.
+    /// Number of documents in the database at the rehearsal.
     pub(super) docs: Option<u64>,
-    /// What building and compacting it needs by itself.
+    /// The space that building and compacting this index needs.
     pub(super) nodes: Vec<PreflightNode>,
 }
 
 impl PlannedStep {
-    /// The id of the document by which the index is built.
+    /// The id of the staging document, which makes CouchDB build the index.
     pub(super) fn staging(&self) -> String {
         format!("{}-next", self.design)
     }
 }
 
-/// The fields of a document, as texts: the order of views may matter to the signature.
+/// The fields of a document as raw JSON, because the order of views may matter to the signature.
 pub(super) type Fields = BTreeMap<String, Box<RawValue>>;
 
 impl DeploymentPlan {
-    /// The plan that a rehearsal of these documents found.
+    /// The plan from a rehearsal of these documents.
     ///
     /// # Errors
-    /// If something of the rehearsal is unknown that the plan must say.
+    /// If the rehearsal could not determine something that the plan needs.
     pub(in crate::cli) fn of(found: &Rehearsal, designs: &[Box<RawValue>]) -> Result<Self, String> {
         let unread = "no plan was written: the live documents could not be read";
         if found.documents.iter().any(|it| it.change == "unknown") {
@@ -174,7 +171,7 @@ impl DeploymentPlan {
         self.documents.iter().filter_map(losses).chain(self.built_when_live()).collect()
     }
 
-    /// What is built only when the documents are live; none if there is nothing.
+    /// What CouchDB builds only once the documents are live, if anything.
     fn built_when_live(&self) -> Option<String> {
         let of = |it: &PlannedDocument| {
             (!it.built_when_live.is_empty())
@@ -190,7 +187,7 @@ impl DeploymentPlan {
         self.documents.iter().find(|it| it.id == id)
     }
 
-    /// The document by which a step's index is built: only what the signature is of, so that no
+    /// The staging document of a step: only the fields that determine the signature, so that no
     /// validation takes effect early.
     pub(super) fn staging(&self, step: &PlannedStep) -> Option<String> {
         let mut fields = fields(self.document(&step.design)?.body.get());
@@ -199,18 +196,18 @@ impl DeploymentPlan {
     }
 }
 
-/// The signature of a document's views, which names their index; none if it has no views.
+/// The signature of a document's views, which names their index; `None` if it has no views.
 pub(super) fn index_of(text: &str) -> Option<Signature> {
     let document = DesignDocument::parse(text, None).ok()?;
     (!document.views.is_empty()).then_some(document.signature)
 }
 
-/// The fields of a document's text; none if it is no JSON object.
+/// The fields of a document; empty if the text is not a JSON object.
 pub(super) fn fields(text: &str) -> Fields {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// The text of a document with this id, over a revision.
+/// The text of a document with this id and, if given, this revision.
 pub(super) fn with_id(mut fields: Fields, id: &str, rev: Option<&str>) -> String {
     let text = |value: &str| serde_json::value::to_raw_value(value).ok();
     fields.extend(text(id).map(|id| ("_id".to_owned(), id)));
@@ -219,8 +216,8 @@ pub(super) fn with_id(mut fields: Fields, id: &str, rev: Option<&str>) -> String
     serde_json::to_string(&fields).unwrap_or_default()
 }
 
-/// Whether two documents say the same, apart from id, revision and attachments and from what CouchDB adds to search
-/// indexes, and name the same index.
+/// Whether two documents have the same content and the same index, apart from id, revision and attachments and from
+/// what CouchDB adds to search indexes.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     let content = |text: &str| {
         let mut fields: Map<String, Value> = serde_json::from_str(text).ok()?;
@@ -245,14 +242,14 @@ pub(super) fn is_same(one: &str, other: &str) -> bool {
     fields == other_fields && are_same_searches && index_of(one) == index_of(other)
 }
 
-/// What is remembered beside what the cluster shows. It is a file beside the plan, not in the service's
-/// journal, because the way back must outlive the service's storage and travel with the plan.
+/// What a command remembers besides what the cluster shows. It is a file next to the plan, not in the
+/// service's journal, because a back-out must remain possible after the service's storage is lost.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Memory {
     version: u32,
-    /// The plan that is carried out: the file of it may be overwritten before all is done.
+    /// The plan being carried out: its file may be overwritten before the deployment ends.
     plan: Option<Box<RawValue>>,
-    /// The documents before the first change, with their revisions; none where there was none.
+    /// The documents before the first change, with their revisions; `None` where none existed.
     pub(super) before: BTreeMap<String, Option<Box<RawValue>>>,
     /// The request that was sent last.
     pub(super) intent: Option<String>,
@@ -262,7 +259,7 @@ pub(super) struct Memory {
     pub(super) compacted: BTreeMap<String, Option<String>>,
 }
 
-/// Where the memory of a plan is.
+/// The path of a plan's memory file.
 pub(super) fn memory_path(plan: &Path) -> PathBuf {
     let mut name = plan.as_os_str().to_owned();
     name.push(".state");
@@ -274,7 +271,7 @@ impl Memory {
         Self { version: VERSION, plan: plan.text(), ..Self::default() }
     }
 
-    /// What an earlier command remembered; none if there was none.
+    /// What an earlier command remembered, if anything.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -289,16 +286,15 @@ impl Memory {
         })
     }
 
-    /// Whether it is of this plan.
     pub(super) fn is_of(&self, plan: &DeploymentPlan) -> bool {
         let (own, other) = (self.plan.as_ref(), plan.text());
         own.is_some() && own.map(|it| it.get()) == other.as_ref().map(|it| it.get())
     }
 
-    /// The plan that is carried out.
+    /// The plan that this memory belongs to.
     ///
     /// # Errors
-    /// What is wrong with the file.
+    /// If it is not a valid plan.
     pub(super) fn plan(&self) -> Result<DeploymentPlan, String> {
         let text = self.plan.as_ref().map_or("null", |it| it.get());
         let plan: DeploymentPlan = serde_json::from_str(text).map_err(|why| why.to_string())?;
@@ -309,7 +305,7 @@ impl Memory {
         write_json(path, self)
     }
 
-    /// Forgets what was done for a staging document, which is saved anew.
+    /// Forgets what was done for a staging document, because it is saved again.
     pub(super) fn begin(&mut self, staging: &str) {
         self.ordered.remove(staging);
         self.compacted.remove(staging);
@@ -325,7 +321,7 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
     })
 }
 
-/// Replaces a file whole, and has it on the disk before it returns.
+/// Replaces a file atomically, and syncs it to disk before returning.
 fn write_json(path: &Path, value: &impl Serialize) -> Result<(), String> {
     let failed = |why: &dyn std::fmt::Display| format!("cannot write {}: {why}", path.display());
     let mut name = path.as_os_str().to_owned();

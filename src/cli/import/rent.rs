@@ -14,13 +14,13 @@ use crate::{
     text::{quote, size::format_size},
 };
 
-/// Columns of the comments.
+/// Line width of the comments.
 const WIDTH: u16 = 96;
 
 /// Default number of days over which waste is compared.
 const DAYS: u32 = 7;
 
-/// Maximum waste of the proposed channels, as a multiple of smoosh's, that counts as kept.
+/// Maximum waste of the proposed channels, as a multiple of smoosh's, at which waste counts as unchanged.
 const KEPT: f64 = 1.1;
 
 /// Comment that replaces channels to paste if no horizon keeps the waste.
@@ -125,8 +125,8 @@ fn text(
     comments.chain([config]).collect()
 }
 
-/// Whether the proposed channels leave about as much waste as smoosh, or less: each horizon on its
-/// own, or all channels together where a horizon is only a rough fit.
+/// Whether the proposed channels leave about as much waste as smoosh, or less: each horizon by
+/// itself, or all channels together where a horizon fits only roughly.
 fn keeps_waste(proposal: &RentProposal, smoosh: &OutlookLine, proposed: &OutlookLine) -> bool {
     let fits = |fits: &[&str]| proposal.horizons.iter().all(|it| fits.contains(&&*it.fit));
     let together = smoosh.mean_waste_bytes as f64 * KEPT >= proposed.mean_waste_bytes as f64;
@@ -134,7 +134,6 @@ fn keeps_waste(proposal: &RentProposal, smoosh: &OutlookLine, proposed: &Outlook
         || (together && fits(&["near", "rough", "longer", "little"]))
 }
 
-/// A sentence as wrapped comment lines.
 fn comment(text: &str) -> String {
     table::paragraph(text, WIDTH).lines().map(quote::comment).collect()
 }

@@ -1,4 +1,4 @@
-//! Any printed configuration is accepted by `check-config`.
+//! `check-config` accepts every printed configuration.
 
 use super::*;
 use crate::import::as_rent;

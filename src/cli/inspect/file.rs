@@ -142,7 +142,7 @@ impl InspectedFile {
             Header::View(view) => self.fill_view(view, place),
         }
         if role == Role::CompactMeta {
-            // The trees that the header names belong to another file.
+            // The header names trees of another file.
             (self.active_bytes, self.external_bytes) = (None, None);
         }
         self.ratio = self

@@ -20,13 +20,11 @@ const EVENTS_PER_ANSWER: &str = "1000";
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long to retry before giving up.
 const MAX_OUTAGE: Duration = Duration::from_secs(300);
 
 /// Minimum interval between two requests if an answer is empty.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where the next request continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum NextPosition {
     After(u64),

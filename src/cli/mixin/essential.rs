@@ -1,8 +1,8 @@
-//! The alerts to begin with: enough to learn that disks fill, that waste stays, and that recliner does not see.
+//! The alerts to begin with: enough to notice that disks fill, that waste is not reclaimed, and that recliner
+//! cannot see the cluster.
 
 use super::GROUPS;
 
-/// The names of these alerts.
 const ESSENTIAL: [&str; 10] = [
     "ReclinerDown",
     "ReclinerCouchDbUnreachable",
@@ -16,8 +16,8 @@ const ESSENTIAL: [&str; 10] = [
     "ReclinerJobsFail",
 ];
 
-/// A file of alerts with the essential ones alone. Groups that have none are left out, and so are comments about
-/// single alerts, which would stand beside others.
+/// The alerts file reduced to the essential alerts. Groups without one are left out, and so are comments about
+/// single alerts, which would end up next to other alerts.
 pub(super) fn only_essential(alerts: &str) -> String {
     let (comment, groups) = alerts.split_once(GROUPS).unwrap_or(("", alerts));
     let mut text = [comment, GROUPS].concat();
@@ -27,7 +27,7 @@ pub(super) fn only_essential(alerts: &str) -> String {
     text
 }
 
-/// A group, from its name on, with its essential alerts; `None` if it has none.
+/// A group, beginning with its name, reduced to its essential alerts; `None` if it has none.
 fn essential_group(group: &str) -> Option<String> {
     const RULE: &str = "      - alert: ";
     let mut rules = group.split(RULE);

@@ -17,8 +17,7 @@ impl FromStr for LinkBase {
     fn from_str(text: &str) -> Result<Self, LinkBaseError> {
         let base = text.trim_end_matches('/');
         let host = ["http://", "https://"].iter().find_map(|scheme| base.strip_prefix(scheme));
-        // The link is unquoted in YAML, precedes a path and a query, and is part of an alert
-        // template.
+        // The link must be safe unquoted in YAML, before a path and a query, and within an alert template.
         let is_plain = |c: char| c.is_ascii_graphic() && !"\"'<>\\^`{|}#?".contains(c);
         match host {
             Some(host) if !host.is_empty() && host.chars().all(is_plain) => Ok(Self(base.into())),

@@ -1,7 +1,7 @@
 //! The design documents of a deployment, from a directory or a file.
 //!
-//! A directory has JSON files, with one document or several, and folders as couchapp and its
-//! successors have them: each file or folder is a field, such as `views/NAME/map.js`,
+//! A directory has JSON files, with one document or several, and folders in the layout of couchapp
+//! and its successors: each file or folder is a field, such as `views/NAME/map.js`,
 //! `validate_doc_update.js`, `language`, `options.json` and `_id`.
 
 use super::{id_of_file, read};
@@ -18,7 +18,7 @@ const MAX_DEPTH: usize = 8;
 /// The design documents at a path, each with its `_id`. Other documents of a bundle are left out.
 ///
 /// # Errors
-/// What cannot be read, or is no document.
+/// If something cannot be read, or is not a document.
 pub(super) fn documents_at(path: &Path) -> Result<Vec<Box<RawValue>>, String> {
     if !path.is_dir() {
         return of_file(path);
@@ -49,7 +49,7 @@ fn shown(path: &Path) -> String {
     printable(&path.display().to_string())
 }
 
-/// What is in a directory, sorted by name, without hidden files.
+/// The entries of a directory, sorted by name, without hidden files.
 fn entries(path: &Path) -> Result<Vec<PathBuf>, String> {
     let unread = |why: io::Error| format!("{} cannot be read: {why}", shown(path));
     let mut all = Vec::new();
@@ -86,19 +86,19 @@ fn of_file(path: &Path) -> Result<Vec<Box<RawValue>>, String> {
     Ok(designs)
 }
 
-/// The document with an `_id` before its other fields, whose order is kept.
+/// The document with `_id` placed before its other fields, whose order is kept.
 fn with_id(document: &RawValue, id: &str) -> Result<Box<RawValue>, serde_json::Error> {
     let rest = document.get().trim_start().trim_start_matches('{').trim_start();
     let comma = if rest.starts_with('}') { "" } else { "," };
     RawValue::from_string(format!("{{\"_id\":{}{comma}{rest}", Value::from(id)))
 }
 
-/// Whether a folder is a document, and not one of several.
+/// Whether a folder is a single document.
 fn is_document(path: &Path) -> bool {
     path.join("views").is_dir() || path.join("_id").is_file()
 }
 
-/// The design document in a folder, without its attachments; none if its `_id` is another one's.
+/// The design document in a folder, without its attachments; `None` if its `_id` is not a design document's.
 fn of_folder(path: &Path) -> Result<Option<Box<RawValue>>, String> {
     let mut design = fields_of(path, 0)?;
     let default = || format!("_design/{}", path.file_name().unwrap_or_default().display());
@@ -217,7 +217,7 @@ mod tests {
             "nouveau": { "by_name": { "index": function } },
         });
         assert_eq!((found, documents.len()), (wanted, 1));
-        // One without views is deployed too; a document of another kind is not.
+        // A design document without views is deployed too; a document of another kind is not.
         write(dir.path(), "access/_id", "_design/access");
         write(dir.path(), "access/validate_doc_update.js", function);
         write(dir.path(), "settings/_id", "settings");

@@ -24,7 +24,6 @@ pub(in crate::cli) fn databases(found: &Databases, name: Option<&str>, width: u1
     }
 }
 
-/// One database in sentences.
 fn paragraphs(line: &DatabaseLine, width: u16) -> String {
     let db = printable(&line.db);
     let growth = line.growth_week_bytes.map(|week| {

@@ -22,7 +22,6 @@ use std::cmp::Reverse;
 /// Width of the labels before the text.
 const INDENT: usize = 14;
 
-/// Maximum number of rows in the table.
 const ROWS: usize = 25;
 
 /// Renders the result.
@@ -129,8 +128,7 @@ fn table(rows: &[&Explained], places: Places<'_>, width: u16) -> String {
         .wrapped(width)
 }
 
-/// Where the targets are: on a cluster of one node neither copies nor the range of an only file tell
-/// anything apart.
+/// Where the targets are; on a one-node cluster, neither copies nor the range of a single file distinguish anything.
 #[derive(Clone, Copy)]
 struct Places<'a> {
     only_node: Option<&'a str>,
@@ -290,7 +288,7 @@ fn add_measurements(explained: &Explained, lines: &mut Lines) {
     lines.add("measured", &if followed { format!("{at}; no feed has named it since") } else { at });
 }
 
-/// Where a prediction comes from that an X-ray made.
+/// Which X-ray a prediction comes from.
 fn looked_into(xray: &InsideLine) -> String {
     let within = match xray.error_bytes {
         0 => String::new(),
@@ -478,7 +476,7 @@ mod tests {
         targets
     }
 
-    /// Whether a line may be longer than the terminal, because people copy it.
+    /// Whether people copy this line, so that it may be longer than the terminal.
     fn is_copied(line: &str) -> bool {
         line.starts_with("  id ") || line.starts_with("  shard")
     }
@@ -494,7 +492,7 @@ mod tests {
                 joined.starts_with("telemetry: 9 shard copies, 1 view and 1 index cleanup; 600.0 GiB on disk, 130.0 GiB reclaimable. 5 are queued and 6 are not candidates. RANGE OR VIEW"),
                 "{text}"
             );
-            // The row of the view stands for its parts too.
+            // The view's row includes its parts.
             let table = text.split("Most reclaimable").next().unwrap();
             assert_eq!(table.lines().filter(|line| line.contains("_design/daily")).count(), 1);
             assert_eq!(text.lines().filter(|line| line.starts_with("  reclaimable")).count(), 1);

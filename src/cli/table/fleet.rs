@@ -3,7 +3,6 @@
 use super::layout::paragraph;
 use crate::{cli::printable, serve::report::FleetAnswer};
 
-/// The fleet as text.
 pub(in crate::cli) fn fleet(fleet: &FleetAnswer, width: u16) -> String {
     let mut text = paragraph(&printable(&fleet.says), width);
     if fleet.members.is_empty() {

@@ -6,7 +6,6 @@ use super::{
 };
 use crate::serve::report::{Forecasts, FreeLine, RecordLine, VolumeForecastLine};
 
-/// The forecasts as text.
 pub(in crate::cli) fn forecasts(answer: &Forecasts, width: u16) -> String {
     if answer.volumes.is_empty() {
         return "There is no forecast, because no volume's free space is known: set headroom.volumes or files.data_dir.\n".to_owned();

@@ -9,7 +9,6 @@ use crate::cli::inspect::file::{HeaderInfo, InspectedFile};
 /// Width of the labels before facts.
 const INDENT: usize = 14;
 
-/// Renders each file.
 pub(in crate::cli) fn inspected(files: &[InspectedFile], width: u16) -> String {
     let all: Vec<String> = files.iter().map(|file| one(file, width)).collect();
     all.join("\n")

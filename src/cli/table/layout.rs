@@ -58,7 +58,7 @@ impl<T: Copy> Table<T> {
         self.into_grid(width).wrapped(width)
     }
 
-    /// Renders the table with its first column cut in the middle, so that each row takes one line.
+    /// Renders the table with its first column cut in the middle, so that each row fits on one line.
     pub(super) fn one_line_each(self, width: u16) -> String {
         self.into_grid(width).one_line_each(width, |most| most * 2 / 3)
     }
@@ -161,7 +161,7 @@ impl Grid {
                 break (least, all);
             }
         };
-        // Left to itself, the arrangement gives a column with a long word no more than that word.
+        // The layout algorithm would give a column with a long word only the width of that word.
         let (least, all) = match self.fits(width) {
             true => {
                 let widest = least.iter().enumerate();
@@ -350,13 +350,12 @@ pub(super) fn sum(sum: Option<f64>) -> String {
     bytes(sum.map(to_bytes))
 }
 
-/// A sum that may be an estimate, or unknown in part.
+/// A sum with a sign if it is an estimate or a bound.
 pub(super) fn partial(sum: PartialSum) -> String {
     let bound = size::bound(sum.unknown_count(), sum.estimated_count());
     format!("{}{}", sum.get().map_or("", |_| bound), self::sum(sum.get()))
 }
 
-/// Where something is, in short.
 pub(in crate::cli) fn place(node: &str, only_node: Option<&str>) -> String {
     printable(short_node(report::place(node, only_node)))
 }

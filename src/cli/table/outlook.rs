@@ -12,7 +12,6 @@ const MAX_COLUMNS: usize = 14;
 /// The heights of a chart's columns.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The answer as text.
 pub(in crate::cli) fn what_if(answer: &WhatIf, width: u16) -> String {
     let days = match answer.seconds / 86_400 {
         1 => "day".to_owned(),

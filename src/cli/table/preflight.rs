@@ -9,7 +9,6 @@ use crate::{
     serve::report::{Preflight, Rehearsal},
 };
 
-/// The answer as text.
 pub(in crate::cli) fn preflight(answer: &Preflight, width: u16) -> String {
     let mut text = paragraph(&printable(&answer.says), width);
     if !answer.nodes.is_empty() {
@@ -26,7 +25,6 @@ pub(in crate::cli) fn preflight(answer: &Preflight, width: u16) -> String {
     text
 }
 
-/// The answer about a deployment as text.
 pub(in crate::cli) fn rehearsal(answer: &Rehearsal, width: u16) -> String {
     let mut text = paragraph(&printable(&answer.says), width);
     let lines = answer.lines();

@@ -9,10 +9,10 @@ use crate::{
 };
 use access_log::How;
 
-/// The number of uses that are printed of a log.
+/// Maximum number of uses printed for each log.
 const PRINTED: usize = 50;
 
-/// The logs, each with its time and the uses, those of the most requests first.
+/// The logs, each with its period and its uses, most requests first.
 pub(in crate::cli) fn reads(answer: &ReadsAnswer, width: u16) -> String {
     if answer.sources.is_empty() {
         return paragraph("No log with requests is known.", width);
@@ -21,7 +21,7 @@ pub(in crate::cli) fn reads(answer: &ReadsAnswer, width: u16) -> String {
     parts.join("\n")
 }
 
-/// The indexes: what the logs cover, and a line for each.
+/// The period that the logs cover, and a line for each index.
 pub(in crate::cli) fn indexes(answer: &Indexes, width: u16) -> String {
     let mut text = paragraph(&printable(&answer.says), width);
     if answer.indexes.is_empty() {
@@ -87,7 +87,6 @@ fn what(it: &LogUse) -> String {
     }
 }
 
-/// The time that a log covers.
 fn covered(source: &LogSource) -> String {
     let (Some((first, _)), Some((last, _))) =
         (source.covered.first_key_value(), source.covered.last_key_value())

@@ -6,7 +6,7 @@ use crate::{
     serve::report::{RunLine, columns::Table},
 };
 
-/// The runs as text, with what each leaves out.
+/// The runs as text, each with what it leaves out.
 pub(in crate::cli) fn runs(runs: &[RunLine], width: u16) -> String {
     if runs.is_empty() {
         return "No runs. recliner compact DATABASE begins one.\n".to_owned();

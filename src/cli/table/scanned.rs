@@ -120,7 +120,7 @@ pub(in crate::cli) fn disks(plan: &Plan, width: u16) -> String {
     format!("\n{}{each}", table.wrapped(width))
 }
 
-/// What each kind of cleanup would free on the nodes' file systems. Node names are left out if
+/// How much each kind of cleanup would free on the nodes' file systems. Node names are left out if
 /// there is only one node.
 fn volumes(volumes: &[(&String, &VolumeLine)], width: u16) -> String {
     let one_node = volumes.iter().all(|(node, _)| volumes.first().is_some_and(|it| it.0 == *node));
@@ -205,7 +205,7 @@ pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
     let table = Table::of(shown)
         .text("target", |it| shortened(&printable(&what_and_where(plan, *it)[0])))
         .text("range", |it| what_and_where(plan, *it)[1].clone());
-    // An only node is named above, and rows are long.
+    // A single node is named above the table, and rows are long.
     let table = match plan.snapshot.only_node() {
         Some(_) => table,
         None => table.text("node", |it| printable(&what_and_where(plan, *it)[2])),
@@ -267,7 +267,6 @@ pub(super) fn no_channel_legend(label: &str, words: &BTreeSet<String>, width: u1
     format!("\n{means}{}", words.trim_start_matches('\n'))
 }
 
-/// Where something is, in short.
 fn place(plan: &Plan, node: &str) -> String {
     layout::place(node, plan.snapshot.only_node().map(|node| &*node.name))
 }

@@ -6,7 +6,6 @@ use crate::{
     serve::report::{Scorecard, ScorecardLine, columns::Table},
 };
 
-/// The scorecard as text.
 pub(in crate::cli) fn scorecard(answer: &Scorecard, width: u16) -> String {
     let mut text = String::new();
     if let Some((real, advised)) = answer.real.as_ref().zip(answer.advised.as_ref()) {

@@ -13,7 +13,6 @@ use crate::{
     text::{capital, grouped},
 };
 
-/// The answer as text.
 pub(in crate::cli) fn tombstones(answer: &TombstonesAnswer, width: u16) -> String {
     let mut text = String::new();
     for sentence in [count(answer), size(answer), age(answer), slowest(answer)] {
@@ -101,7 +100,7 @@ fn age(answer: &TombstonesAnswer) -> String {
     }
 }
 
-/// The one that everybody else would have to wait for.
+/// The peer furthest behind, for which all others would have to wait.
 fn slowest(answer: &TombstonesAnswer) -> String {
     let Some(peer) = answer.slowest() else {
         let known = if answer.unknown.is_empty() { "No" } else { "As far as could be read, no" };

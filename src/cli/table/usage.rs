@@ -7,7 +7,6 @@ use crate::{
     text::{grouped, size},
 };
 
-/// The disk usage as text.
 pub(in crate::cli) fn usage(answer: &Usage, width: u16) -> String {
     let by_design = answer.by == "design";
     let name = |line: &UsageLine| match (by_design, line.designs.is_empty()) {

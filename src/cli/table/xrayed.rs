@@ -6,7 +6,6 @@ use super::{
 };
 use crate::sources::xray::XrayAnswer;
 
-/// Renders each file.
 pub(in crate::cli) fn xrayed(files: &[XrayAnswer], width: u16) -> String {
     let all: Vec<String> = files.iter().map(|file| one(file, width)).collect();
     all.join("\n")

@@ -15,28 +15,28 @@ use crate::{
 use serde::Serialize;
 use std::{collections::BTreeSet, time::Duration};
 
-/// All of it; bytes are those on disk, and unknown is null.
+/// The whole answer. Bytes are on-disk sizes; unknown is null.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct TidyAnswer {
     pub(in crate::cli) before: Sizes,
     /// The named databases; all if empty.
     databases: Vec<String>,
     pub(in crate::cli) until_free: Option<u64>,
-    /// What it compacts, in this order.
+    /// The compactions, in this order.
     pub(in crate::cli) starts: Vec<Step>,
-    /// Whether the list of starts was cut.
+    /// Whether the list of starts is truncated.
     pub(in crate::cli) is_cut: bool,
     /// The databases whose unused index files CouchDB is asked to delete although none are known.
     pub(in crate::cli) unproven_cleanups: Vec<TargetId>,
-    /// What it would leave.
+    /// What the pass would leave undone.
     pub(in crate::cli) left: Vec<Left>,
-    /// What would be free then.
+    /// The free bytes after the pass.
     pub(in crate::cli) free_bytes: Option<u64>,
     /// Whether `--assume-free` says what is free, and nothing measured it.
     pub(in crate::cli) free_is_assumed: bool,
-    /// Why files may be left because free space is unknown.
+    /// Why free space is unknown, if files may be left because of it.
     pub(in crate::cli) unknown_space: Option<String>,
-    /// What it did; null after a dry run, and if there was nothing to do.
+    /// What the pass did; null after a dry run, and if there was nothing to do.
     pub(in crate::cli) done: Option<Done>,
 }
 
@@ -44,11 +44,11 @@ pub(in crate::cli) struct TidyAnswer {
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct Sizes {
     pub(in crate::cli) databases: usize,
-    /// Of the files whose size is known.
+    /// Bytes of the files whose size is known.
     pub(in crate::cli) file_bytes: u64,
     /// Number of files whose size is unknown.
     pub(in crate::cli) unmeasured: u64,
-    /// On the fullest volume.
+    /// Free bytes on the fullest volume.
     pub(in crate::cli) free_bytes: Option<u64>,
 }
 
@@ -63,7 +63,6 @@ pub(in crate::cli) struct Step {
     pub(in crate::cli) peak_bytes: u64,
 }
 
-/// A file that is left.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct Left {
     id: String,
@@ -121,7 +120,7 @@ impl TidyAnswer {
         }
     }
 
-    /// Adds how the pass went.
+    /// Adds the result of the pass.
     pub(in crate::cli) fn ended(&mut self, report: &TidyReport, scope: &TidyScope, took: Duration) {
         let TidyReport { end, plan, outcomes, still_running } = report;
         let done: BTreeSet<_> =
@@ -138,7 +137,7 @@ impl TidyAnswer {
         });
     }
 
-    /// Whether as much is free as was asked for.
+    /// Whether the requested free space is reached.
     pub(in crate::cli) fn has_enough(&self) -> bool {
         self.is_enough(self.before.free_bytes)
     }
@@ -147,13 +146,13 @@ impl TidyAnswer {
         self.until_free.zip(free).is_some_and(|(goal, free)| free >= goal)
     }
 
-    /// The free bytes that were asked for, if they are not reached, or would not be.
+    /// The requested free bytes, if they were not reached or would not be.
     pub(in crate::cli) fn missed_goal(&self) -> Option<u64> {
         let free = self.done.as_ref().map_or(self.free_bytes, |done| done.after.free_bytes);
         self.until_free.filter(|_| !self.is_enough(free))
     }
 
-    /// Whether something worth doing is left, or would be.
+    /// Whether work worth doing remains, or would remain.
     pub(in crate::cli) fn leaves_something(&self) -> bool {
         let leaves = match &self.done {
             None => !self.left.is_empty(),
@@ -173,7 +172,6 @@ impl Done {
         self.outcomes.iter().filter(|it| matches!(&*it.result, "failed" | "lost"))
     }
 
-    /// Number of files that were compacted.
     pub(in crate::cli) fn compacted(&self) -> usize {
         let files = self.outcomes.iter().filter(|it| it.kind != TargetKind::Cleanup.label());
         files.filter(|it| !matches!(&*it.result, "failed" | "lost")).count()
@@ -253,15 +251,14 @@ fn name(target: TargetRef<'_>) -> String {
     }
 }
 
-/// The name of one file.
 pub(in crate::cli) fn file_name(plan: &Plan, ix: TargetIx) -> String {
     let Some(target) = plan.snapshot.target(ix) else { return String::new() };
     let design = target.view().and_then(|view| view.designs.first());
     target.id().name(design.map(AsRef::as_ref))
 }
 
-/// The cleanups of databases with indexes of which nothing shows that files are stale, but nothing
-/// shows either that none are: without the data directory nobody can see them.
+/// Cleanups of databases with indexes whose stale files can be neither confirmed nor ruled out,
+/// because the data directory is not readable.
 fn unproven_cleanups(plan: &Plan, databases: &[String]) -> Vec<TargetId> {
     let snapshot = &plan.snapshot;
     if snapshot.members().all(|(_, node)| node.disk_usage.is_some()) {

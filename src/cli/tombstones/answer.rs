@@ -8,7 +8,6 @@ use crate::{
 };
 use serde::{Serialize, Serializer};
 
-/// Deleted documents in files of a node.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct FileBytes {
     pub(in crate::cli) bytes: u64,
@@ -16,27 +15,26 @@ pub(in crate::cli) struct FileBytes {
     pub(in crate::cli) with_body: u64,
 }
 
-/// What is known of a database's deleted documents, and the choices. Unknown is null.
+/// A database's deleted documents, and the choices. Unknown is null.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct TombstonesAnswer {
     pub(in crate::cli) db: String,
-    /// The version of the CouchDB that answered.
     pub(in crate::cli) version: Option<String>,
     /// Deleted documents; null if a range was not read.
     pub(in crate::cli) tombstones: Option<u64>,
     /// Other documents; null if a range was not read.
     pub(in crate::cli) documents: Option<u64>,
-    /// The copies of all ranges, and those that were read.
+    /// The number of copies of all ranges, and how many of them were read.
     pub(in crate::cli) copies: usize,
     pub(in crate::cli) copies_read: usize,
     pub(in crate::cli) size: Option<TombstoneSize>,
     /// Live bytes of all copies; null if one was not read.
     pub(in crate::cli) active_bytes: Option<u64>,
-    /// When the changes of the database came, deletions among them; null where CouchDB does not keep it.
+    /// When the database's changes, including deletions, were made; null if CouchDB does not keep these times.
     pub(in crate::cli) ages: Option<Vec<AgeLine>>,
     /// Whether CouchDB keeps these times; null if that is unknown.
     pub(in crate::cli) keeps_times: Option<bool>,
-    /// How old they are as recliner recorded; null if CouchDB knows it, or nothing is recorded.
+    /// The ages that recliner recorded; null if CouchDB knows them, or nothing is recorded.
     pub(in crate::cli) recorded: Recorded,
     pub(in crate::cli) peers: Vec<PeerLine>,
     /// How long CouchDB itself keeps deleted documents: `never_purges`, `not_set`, a time such as `90_days`; null if
@@ -66,42 +64,41 @@ fn null<S: Serializer>(_: &str, to: S) -> Result<S::Ok, S::Error> {
 /// How large deleted documents are.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct TombstoneSize {
-    /// `files` if they were read whole, `sample` if some documents were read over HTTP.
+    /// `files` if they were read whole, `sample` if only some documents were read, over HTTP.
     pub(in crate::cli) from: &'static str,
     /// The number of documents that were read.
     pub(in crate::cli) documents_read: u64,
-    /// Those of them with fields; null in a sample.
+    /// How many of them have fields; null in a sample.
     pub(in crate::cli) with_body: Option<u64>,
-    /// Mean bytes of one in one copy.
+    /// Mean bytes of a deleted document in one copy.
     pub(in crate::cli) bytes_each: u64,
-    /// With 95 % probability they differ by no more.
+    /// Half-width of the 95 % confidence interval of the mean.
     pub(in crate::cli) error_each: u64,
-    /// Bytes of all in all copies that were read.
+    /// Bytes of all deleted documents in all copies that were read.
     pub(in crate::cli) bytes: u64,
     pub(in crate::cli) error: u64,
 }
 
-/// A time and the changes that came from then on.
+/// A time, and the changes made since then.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct AgeLine {
     pub(in crate::cli) from: String,
     pub(in crate::cli) changes: u64,
 }
 
-/// One that reads changes or purges.
+/// A reader of changes or purges.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct PeerLine {
     /// `replication`, `unknown`, `incoming`, `internal_replication` or `purge_reader`.
     pub(in crate::cli) kind: PeerKind,
     pub(in crate::cli) name: String,
-    /// Changes, of a purge reader purges, that it has not read; null if unknown.
+    /// Changes that it has not read, or purges for a purge reader; null if unknown.
     pub(in crate::cli) behind: Option<u64>,
     pub(in crate::cli) last_seen: Option<String>,
-    /// The replicator's word for its state.
+    /// Its state as the replicator reports it.
     pub(in crate::cli) state: Option<String>,
 }
 
-/// A choice with its steps.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct ChoiceLine {
     /// `auto_purge`, `replicate` or `purge`.
@@ -164,14 +161,14 @@ impl TombstonesAnswer {
         }
     }
 
-    /// The reader of changes that is furthest behind; none if there is none.
+    /// The reader of changes that is furthest behind, if there is one.
     pub(in crate::cli) fn slowest(&self) -> Option<&PeerLine> {
         let readers = self.peers.iter().filter(|peer| peer.kind.reads_changes());
         readers.max_by_key(|peer| (peer.behind.is_none(), peer.behind))
     }
 }
 
-/// From files if there are any, else from the sample.
+/// The size from files if there are any, otherwise from the sample.
 fn size(facts: &TombstoneFacts, files: Option<FileBytes>) -> Option<TombstoneSize> {
     let all: u64 = facts.copies.iter().filter_map(|copy| copy.deleted()).sum();
     let (each, error, from, documents_read, with_body) = match files {

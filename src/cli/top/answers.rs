@@ -26,7 +26,6 @@ pub(super) struct Answers {
     pub(super) runs: RunList,
     pub(super) planned: Planned,
     pub(super) queues: Queues,
-    /// Answers that change rarely.
     pub(super) slow: SlowAnswers,
 }
 

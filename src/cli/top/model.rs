@@ -78,7 +78,7 @@ pub(super) enum Request {
     Pause,
     /// Ask why this target does not start.
     Explain(String),
-    /// Ask the same question in order to show a confirmation before compacting this target.
+    /// Ask about this target before the compaction is confirmed.
     Weigh(String),
     Send(Order),
 }
@@ -331,7 +331,7 @@ impl Model {
     }
 }
 
-/// By how many rows or lines a key moves, if it does.
+/// By how many rows or lines a key moves the selection or the text, if at all.
 fn steps(key: Key) -> Option<isize> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "most keys move nothing")]
     Some(match key {

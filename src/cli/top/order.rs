@@ -25,7 +25,6 @@ pub(super) struct Order {
     weighed: Option<Box<Explained>>,
 }
 
-/// The scope of everything.
 const ALL: &str = "all";
 
 impl Order {

@@ -255,7 +255,6 @@ impl Place {
     }
 }
 
-/// Where something is, in short.
 fn in_cell(answers: &Answers, node: &str) -> String {
     place(node, answers.planned.only_node.as_deref())
 }

@@ -74,7 +74,7 @@ fn take() -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
         .and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())))
 }
 
-/// Restores the terminal once. Errors are ignored, because the terminal may no longer exist.
+/// Restores the terminal once. Ignores errors, because the terminal may no longer exist.
 fn give_back() {
     if IS_ENTERED.swap(false, Ordering::SeqCst) {
         let _gone = execute!(io::stdout(), LeaveAlternateScreen, Show);

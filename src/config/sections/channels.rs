@@ -169,7 +169,7 @@ pub(in crate::config) fn write(channel: &Channel, whole: bool) -> Output {
     let entries = keys(channel.priority).into_iter().filter_map(|key| {
         let value = key.write(channel)?;
         let identifies = matches!(key.name(), "name" | "kind" | "priority")
-            // The horizon is the one value that a user chooses for a channel by rent.
+            // The horizon is the one value that users choose for a channel by rent, so it is always shown.
             || key.name() == "horizon" && channel.priority == PriorityKind::Rent;
         let differs = Some(&value) != key.write(&default).as_ref();
         let shows = whole && has_effect(key.name(), channel.kind, channel.priority);
@@ -346,7 +346,6 @@ fn bound(unit: Option<PriorityUnit>, is_max: bool) -> Form<f64> {
 }
 
 settings! {
-    /// Names as they are written.
     #[derive(Clone)]
     struct NameLists {
         /// Patterns of names that are taken, with * for any characters; default all.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 const SECRET: &str = "q9zsecretz9q";
 
-/// All configurations with `url` at a place that expects a URL.
+/// Configurations with `url` in every place that expects a URL.
 fn everywhere(url: &str) -> [(Flags, String); 6] {
     let url = serde_json::to_string(url).unwrap();
     let flag = Flags { couchdb_urls: vec![url.trim_matches('"').to_owned()], ..Flags::default() };
@@ -16,7 +16,7 @@ fn everywhere(url: &str) -> [(Flags, String); 6] {
         (flags(), format!("couchdb: {{nodes: {{couchdb@b: {url}}}}}")),
         (flags(), format!("peers: [{url}]")),
         (flags(), format!("headroom: {{volumes: [{volume}]}}")),
-        // This place expects no URL, but a user could write one here by mistake.
+        // This place expects no URL, but a user may put one here by mistake.
         (flags(), format!("couchdb: {url}")),
     ]
 }

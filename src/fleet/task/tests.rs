@@ -21,7 +21,7 @@ fn answer(version: &str) -> MemberAnswer {
     serde_json::from_value(json!({ "version": version, "mode": "advise" })).unwrap()
 }
 
-/// Members by host: `hangs` gives no answer in time, `slow` only just, `off` only at first and after a minute.
+/// Members by host: `hangs` does not answer in time, `slow` only just, `off` only at first and again after a minute.
 #[derive(Debug)]
 struct Fake {
     begun: Instant,
@@ -131,13 +131,12 @@ async fn hanging_member_list_delays_neither_members_nor_reloads() {
     sender.send_replace(hanging);
     time::sleep(4 * INTERVAL).await;
     assert!(fake.asked.lock().unwrap()["good"].len() >= 4);
-    // A fleet that is not configured any more has no members once its lists are read.
+    // Once a fleet is no longer configured and its lists are read, it has no members.
     sender.send_replace(FleetSettings::default());
     time::sleep(Duration::from_secs(1)).await;
     assert!(!fleet.borrow().is_configured);
 }
 
-/// A server with this router, and its address.
 async fn serve(router: Router, servers: &mut JoinSet<()>) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
@@ -150,7 +149,7 @@ fn says(body: Value) -> Router {
     Router::new().route("/api/v1/status", get(async move || body.clone()))
 }
 
-/// How a member is described after it was asked.
+/// The description of a member after a request.
 async fn asked(address: &Address) -> Result<String, String> {
     let settings = FleetSettings { urls: vec![address.clone()], ..FleetSettings::default() };
     let fleet = ask_once(&settings, Clock::System).await;
@@ -215,7 +214,7 @@ async fn login_is_never_sent_to_the_target_of_a_redirect() {
     let MemberState::Silent(silence) = &fleet.members[0].state else { panic!("{fleet:?}") };
     assert!(silence.why.contains("redirect"), "{}", silence.why);
     assert_eq!(seen.lock().unwrap().len(), 0);
-    // Asked itself, the target gets the login; named by a list over http, it does not.
+    // If the target is configured, it gets the login; if only a list over http names it, it does not.
     let direct = FleetSettings { urls: vec![target.clone()], ..settings.clone() };
     assert!(ask_once(&direct, Clock::System).await.members[0].answer().is_some());
     assert!(seen.lock().unwrap()[0].contains_key("authorization"));
@@ -276,7 +275,7 @@ async fn member_that_restarts_is_back_at_its_next_turn() {
     until(Some("2")).await;
 }
 
-/// Serves a body over TLS to whoever asks: its URL, and the authority's certificate.
+/// Serves a body over TLS; returns its URL and the authority's certificate.
 async fn serve_over_tls(body: String, servers: &mut JoinSet<()>) -> (String, String) {
     let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);

@@ -1,5 +1,5 @@
-//! Jobs that other programs started: when they began and how large their files were then. And of all
-//! jobs, how large the old files are before they are replaced.
+//! Jobs that other programs started: when they began and how large their files were then; and for
+//! all jobs, how large the old files are before they are replaced.
 //!
 //! Such a job appears with the next poll. Its target was measured some time before, or is measured
 //! while it runs. Only a measurement shortly before its start, or during it, gives the file size
@@ -61,8 +61,8 @@ impl TrackedJob {
         }
     }
 
-    /// Whether facts give the file size that the job left: they were read soon after it was last seen, or
-    /// nothing was written since.
+    /// Whether facts give the file size that the job left: they were read soon after the job was last
+    /// seen, or nothing was written since.
     pub(super) fn gives_size_after(&self, facts: &Facts) -> bool {
         let read = facts.measured_at.map(|measured| measured.at);
         read.is_some_and(|at| self.last_seen.age(at) <= MAX_AGE_BEFORE_START)
@@ -124,7 +124,7 @@ impl TrackedJob {
         facts.measured_at.is_some_and(|measured| measured.at < self.started_at)
     }
 
-    /// Whether the file size before the job is unknown and one more reading may provide it.
+    /// Whether the file size before the job is unknown and another reading may provide it.
     pub(super) fn wants_sizes(&self, tables: &Snapshot) -> bool {
         let compacts =
             self.intent.is_none() && self.is_measured_copy && self.file_before.file_bytes.is_none();
@@ -148,8 +148,8 @@ impl TrackedJob {
         }
     }
 
-    /// Whether the old file was not read for a while although the job may be about to replace it. An index
-    /// is only read with all others of its database, which may be many.
+    /// Whether the old file was not read for a while and the job may be about to replace it. Indexes are
+    /// excluded: reading one means reading all indexes of its database, which may be many.
     pub(super) fn wants_last_size(&self, tables: &Snapshot) -> bool {
         let is_old = |target: TargetRef<'_>| {
             let measured = target.facts().measured_at.map(|measured| measured.at);

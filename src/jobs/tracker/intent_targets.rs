@@ -50,9 +50,9 @@ pub(super) fn job_keys(intent: &Intent, tables: &Snapshot) -> Option<BTreeSet<Jo
     (!keys.is_empty()).then_some(keys)
 }
 
-/// Whether the target has facts of the file of this job. Always true for a database. For a view, true for
-/// every copy where they differ, and otherwise for the one that `inventory` reads: the first by node of those
-/// that hold the design document.
+/// Whether the target's facts are those of this job's file. Always true for a database. For a view whose
+/// copies differ, true for every copy; otherwise only for the copy that `inventory` reads, the first by node
+/// of those that hold the design document.
 pub(super) fn is_measured(target: TargetRef<'_>, key: &JobKey, tables: &Snapshot) -> bool {
     let Some(view) = target.view() else { return true };
     let (Some(design), true) = (view.designs.first(), view.exact_range) else { return false };

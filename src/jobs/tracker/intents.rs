@@ -25,7 +25,7 @@ use wall_clock::Moment;
 /// an earlier process: the enforcer reads for up to fifteen seconds between a plan and its start.
 const KNOWN_TO_PLANS_AFTER: Duration = Duration::from_secs(16);
 
-/// Why the sizes before and after a compaction are not compared.
+/// The reason given if the sizes before and after a compaction are not compared.
 pub(super) const OUTGROWN: &str =
     "so much was written while it ran that its sizes before and after cannot be compared";
 
@@ -471,8 +471,7 @@ pub(super) fn copied_bytes(before: Option<u64>, target: Option<TargetRef<'_>>) -
     before.map(|before| before.max(after.unwrap_or_default()))
 }
 
-/// The number of copies that a round compacts which has compacted the one on a node: no others, if those are
-/// known to be lean.
+/// The number of copies in a round that compacts this one: only this one, if the others are known to have little waste.
 pub(super) fn copies_in_round(target: Option<TargetRef<'_>>, node: NodeIx) -> u32 {
     let Some(target) = target else { return 1 };
     let is_last = match target.copies() {
@@ -490,7 +489,7 @@ pub(super) fn measure_after(
     after: Option<u64>,
     before: &FileBefore,
 ) -> AfterCompaction {
-    // A database's header holds the sequence at the swap; later changes were not copied.
+    // A database's header contains the sequence at the swap; later changes were not copied.
     let swapped_at = match kind {
         TargetKind::Db => facts.compacted_seq.get(),
         TargetKind::View | TargetKind::Cleanup | TargetKind::Search => facts.update_seq.get(),

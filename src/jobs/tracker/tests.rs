@@ -320,7 +320,7 @@ fn other_copy_waits_after_restart_until_a_plan_shows_the_job() {
     assert_eq!(line.start(other_copy(&line, 10)), rejected, "its file is not known yet");
     line.poll(15, [Some(&[shown(5, 200)]), Some(&[])]);
     assert_eq!(line.start(other_copy(&line, 16)), rejected, "the plan may be older than the poll");
-    // From here on the plan decides: settings may allow it.
+    // From now on the plan decides, because settings may allow it.
     assert_eq!(line.start(other_copy(&line, 27)), Ok(()));
 
     let mut line = Scenario::new();
@@ -333,7 +333,7 @@ fn other_copy_waits_after_restart_until_a_plan_shows_the_job() {
 
 #[test]
 fn adopts_running_jobs_after_restart_and_judges_ended_ones() {
-    // (what the first poll shows, what the file shows, how it ends)
+    // Columns: what the first poll shows, what the file shows, how the job ends.
     for (running, after, ending) in [
         (true, facts(50, 110, 100, 50, 50), JobResult::Freed),
         (false, facts(50, 110, 100, 50, 50), JobResult::Freed),
@@ -396,7 +396,7 @@ fn after_a_restart_a_swapped_file_proves_completion() {
 fn clock_change_neither_ends_nor_delays_jobs() {
     const DAY: u64 = 86_400;
     for (before, after) in [(2 * DAY, DAY), (DAY, 2 * DAY)] {
-        // A running job is not lost because of its node's apparent silence.
+        // A running job is not lost while its node seems silent.
         let mut line = Scenario::new();
         let intent = line.intent(before);
         line.start(intent.clone()).unwrap();
@@ -480,7 +480,7 @@ fn job_on_an_unmeasured_view_copy_has_no_sizes() {
     }
 }
 
-/// Only the second copy has waste; the job on it is judged by its own file, and needs no other job.
+/// Only the second copy has waste; its job is judged by its own file and needs no other job.
 #[test]
 fn job_on_the_only_copy_with_waste_is_judged_by_that_copy() {
     let mut line = Scenario::new();
@@ -503,7 +503,7 @@ fn job_on_the_only_copy_with_waste_is_judged_by_that_copy() {
     assert_eq!(step.ended[0].copies, 1, "the other copy is lean");
 }
 
-/// What is written while a job runs grows the old file until the swap.
+/// Until the swap, writes during a job grow the old file.
 #[test]
 fn a_job_is_judged_by_the_size_of_its_file_just_before_the_swap() {
     for (left, ending) in [(1_100, JobResult::Freed), (1_150, JobResult::NothingFreed)] {
@@ -538,7 +538,7 @@ fn result_is_unmeasured_if_many_writes_hide_what_was_freed() {
     }
 }
 
-/// A view in bulk load: its compaction catches up with all that is written.
+/// A view in bulk load: its compaction catches up with everything that is written.
 #[test]
 fn file_that_outgrew_its_compaction_is_unmeasured_and_not_learned() {
     let mut line = Scenario::new();

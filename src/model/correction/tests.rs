@@ -156,7 +156,7 @@ proptest! {
             prop_assert!(predicted <= fitted);
             if let Some(content) = Content::of(kind, &facts) {
                 let by_content = content.overhead_bytes as f64 + f64::from(density) * content.units as f64;
-                // A float has 53 bits, a number of bytes up to 64.
+                // A float has 53 bits of precision, a number of bytes has up to 64.
                 let rounding = 2.0 + fitted as f64 / (1_u64 << 50) as f64;
                 prop_assert!(predicted as f64 + rounding >= by_content.min(fitted as f64));
             } else {

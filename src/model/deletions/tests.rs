@@ -19,15 +19,16 @@ const HIGH: &str = "80000000-ffffffff";
 #[test]
 fn lower_bound_of_still_deleted_falls_with_later_changes() {
     for (then, now, expected) in [
-        // Nothing changed, 500 were deleted, and 500 changes of which all may be 250 returns and new deletions.
+        // In turn: nothing changed; 500 were deleted; 500 changes, up to 250 of which brought documents back
+        // and as many deleted others.
         (counts(1_000, 5_000, 0), counts(1_000, 5_000, 0), Some(1_000)),
         (counts(1_000, 5_000, 0), counts(1_500, 5_500, 0), Some(1_000)),
         (counts(1_000, 5_000, 0), counts(1_000, 5_500, 0), Some(750)),
         (counts(1_000, 5_000, 0), counts(900, 5_100, 0), Some(900)),
         (counts(1_000, 5_000, 0), counts(1_000, 9_000, 0), Some(0)),
-        // Purges remove some, and take a sequence each.
+        // Purges remove some; each takes a sequence.
         (counts(1_000, 5_000, 7), counts(900, 5_100, 107), Some(850)),
-        // Another file: numbers that went back, or that so few changes cannot explain.
+        // Another file: its counts decreased, or changed more than so few changes can explain.
         (counts(1_000, 5_000, 0), counts(1_000, 4_999, 0), None),
         (counts(1_000, 5_000, 3), counts(1_000, 5_000, 2), None),
         (counts(1_000, 5_000, 0), counts(1_200, 5_100, 0), None),
@@ -52,16 +53,16 @@ fn counts_of_a_replaced_file_give_no_bound() {
 enum Change {
     Write,
     Delete,
-    /// A deleted conflict, or the same deletion from elsewhere.
+    /// An edit of a deleted conflict, or the same deletion replicated.
     EditTombstone,
     Purge,
-    /// A purge of the winning one of two revisions, the other of which is deleted.
+    /// A purge of the winning revision of two; the other revision is deleted.
     PurgeWinner,
     /// `_security`, or `_revs_limit`.
     Setting,
 }
 
-/// A copy of a shard; each document is absent, there, or deleted since a step.
+/// A shard copy; each document is absent, live, or deleted since a step.
 #[derive(Clone, Debug)]
 struct Copy {
     docs: Vec<Option<Option<usize>>>,
@@ -74,7 +75,7 @@ impl Copy {
         let doc = &mut self.docs[at];
         match (change, *doc) {
             (Change::Write, _) => *doc = Some(None),
-            // A replication brings deletions of documents that were never there, too.
+            // Replication also brings deletions of documents that never existed here.
             (Change::Delete, Some(None) | None) => *doc = Some(Some(step)),
             (Change::EditTombstone, Some(Some(_))) | (Change::Setting, _) => {}
             (Change::Purge, Some(_)) => {
@@ -97,7 +98,7 @@ impl Copy {
         counts(deleted as u64, self.update_seq, self.purge_seq)
     }
 
-    /// Documents deleted before a step and ever since.
+    /// Documents that were deleted before a step and stayed deleted.
     fn deleted_before(&self, step: usize) -> u64 {
         let is_old = |doc: &&Option<Option<usize>>| matches!(doc, Some(Some(at)) if *at < step);
         self.docs.iter().filter(is_old).count() as u64
@@ -117,7 +118,7 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 proptest! {
-    /// Whatever happened, no more is said to be old than is, and a copy is never taken for another.
+    /// The bound never exceeds the number of old deletions, and a copy is never mistaken for another.
     #[test]
     fn bound_of_still_deleted_never_exceeds_the_truth(
         changes in vec((any::<Index>(), change()), 1..200),
@@ -136,7 +137,7 @@ proptest! {
         prop_assert!(bound.is_some_and(|least| least <= copy.deleted_before(then)), "{bound:?} {copy:?}");
     }
 
-    /// The same through a record that is stored and read, over days without some of the copies.
+    /// The same through a stored record, over days on which some copies were missing.
     #[test]
     fn stored_record_never_overstates_old_deletions(
         days in vec((vec((any::<Index>(), change()), 0..12), any::<bool>(), any::<bool>()), 1..60),
@@ -198,7 +199,7 @@ fn record_keeps_daily_points_and_thins_them_with_age() {
     let [then] = times.iter().filter(|it| it.at == day(3_996)).collect::<Vec<_>>()[..] else {
         panic!()
     };
-    // One copy of each range counts.
+    // Only one copy of each range counts.
     assert_eq!((then.deleted, then.still_deleted), (Some(2 * 3_996), 2 * 3_996));
     assert_eq!(record.deleted(&now), Some(2 * 3_999));
 }
@@ -226,12 +227,12 @@ fn unread_copy_is_unknown_and_filled_in_later_the_same_day() {
 fn record_starts_over_for_a_copy_whose_file_is_replaced() {
     let mut record = DeletionRecord::beginning(".1");
     record.see(&seen(10, 100), day(1));
-    // It grew beyond its former sequence within a day, which the sweep between has seen.
+    // The copy grew beyond its former sequence within a day; the sweep in between saw it.
     assert!(record.see(&seen(10, 50), day(1).plus(Duration::from_secs(60))));
     record.see(&seen(12, 120), day(2));
     let still: Vec<u64> = record.times(&seen(12, 120)).iter().map(|it| it.still_deleted).collect();
     assert_eq!(still, [0, 24], "the other range's copy began anew as well");
-    // A copy that moved away takes what was recorded of it along.
+    // A copy that moved away loses its recorded counts.
     let moved = SeenCopies::from([
         ((range(LOW), "b"), Some(counts(12, 240, 0))),
         ((range(HIGH), "b"), Some(counts(12, 120, 0))),

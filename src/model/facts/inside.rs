@@ -1,20 +1,20 @@
-//! What looking inside a file showed: an X-ray, as far as predictions and advice use it.
+//! X-rays of files, as far as predictions and advice use them.
 //!
-//! Owns for how long an X-ray tells the size after a compaction, and when a compaction has
-//! contradicted one. Never reads a file.
+//! Owns how long an X-ray predicts the size after a compaction, and when a compaction contradicts
+//! it. Never reads a file.
 
 use super::{Facts, OptionalU64};
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// An X-ray is used for at most so long.
+/// The maximum age at which an X-ray is used.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// It is used until the file has grown by this share of its size, as a divisor.
+/// An X-ray is used until the file has grown by its size divided by this.
 const MAX_GROWTH_DIVISOR: u64 = 4;
 
-/// The largest error of a size that is used, as a divisor of that size; also the largest share of
-/// what a compaction freed by which an X-ray may have been wrong, to be believed again.
+/// A size is used if its error is at most the size divided by this. An X-ray is contradicted if it
+/// was wrong by more than the freed bytes divided by this.
 const MAX_ERROR_DIVISOR: u64 = 10;
 
 /// Maximum difference in file size that headers and padding alone can cause.
@@ -33,7 +33,7 @@ pub struct Inside {
     pub update_seq: OptionalU64,
     /// Its size after a compaction, if nothing had been written since.
     pub left_bytes: u64,
-    /// With 95 % probability that size differs by no more; zero if everything was read.
+    /// With 95 % probability, the real size differs from that by no more than this; zero if everything was read.
     pub error_bytes: u64,
     /// Bytes of trees with more than a hundred revisions; databases only.
     pub revision_bytes: OptionalU64,
@@ -42,8 +42,8 @@ pub struct Inside {
 }
 
 impl Inside {
-    /// The size after a compaction of a file with these facts; `None` if it is another file by now,
-    /// much was written since, or the sample was too small.
+    /// The size after a compaction of a file with these facts; `None` if the file was replaced, has
+    /// grown much or was read too long ago, or if the sample was too small.
     pub fn predicted_bytes(&self, facts: &Facts) -> Option<u64> {
         let file = facts.file_bytes.get()?;
         let age = facts.measured_at.map_or(Duration::ZERO, |measured| self.at.age(measured.at));
@@ -52,29 +52,27 @@ impl Inside {
         if !self.is_of_file(facts) || has_grown || is_vague || age > MAX_AGE {
             return None;
         }
-        // What was written since is live as far as active bytes count it.
+        // Newly written bytes are live to the extent that active bytes grew.
         let (now, then) = (facts.active_bytes.get(), self.active_bytes.get());
         let (now, then) = now.zip(then).unwrap_or_default();
         Some(self.left_bytes.saturating_add(now).saturating_sub(then))
     }
 
-    /// Whether a file with these facts is the one that was read, which only grows until a compaction
-    /// replaces it.
+    /// Whether a file with these facts is the one that was read: a file only grows until a compaction replaces it.
     pub fn is_of_file(&self, facts: &Facts) -> bool {
-        // A header may name an earlier compaction than CouchDB, and one after which nothing was
-        // written leaves a smaller file.
+        // A header may name an earlier compaction than CouchDB does, and a compaction with no
+        // writes after it leaves a smaller file.
         let sequences = facts.compacted_seq.get().zip(self.update_seq.get());
         let is_replaced = sequences.is_some_and(|(compacted, then)| compacted > then);
-        // Facts that are older than the X-ray are of a smaller file.
+        // Facts older than the X-ray describe a smaller file.
         let is_later = facts.measured_at.is_none_or(|measured| measured.at >= self.at);
         let has_shrunk = facts.file_bytes.get().is_some_and(|file| file < self.file_bytes);
         !(is_replaced || is_later && has_shrunk)
     }
 
-    /// Whether a compaction freed so much more or less than this X-ray had promised that it was
-    /// wrong. `before` are the last facts of the old file, `after` those of the new one, of which
-    /// another compaction would keep `kept`. `false` where writes in between may explain the
-    /// difference.
+    /// Whether a compaction freed so much more or less than predicted that this X-ray was wrong.
+    /// `before` are the last facts of the old file, `after` those of the new one, of which another
+    /// compaction would keep `kept`. `false` if writes in between may explain the difference.
     pub fn is_contradicted(&self, before: &Facts, after: &Facts, kept: Option<u64>) -> bool {
         let Some(promised) = self.predicted_bytes(before) else { return false };
         let sequences = before.update_seq.get().zip(after.update_seq.get());
@@ -144,7 +142,7 @@ mod tests {
         let before = facts(100, 90, 1);
         let after = |left| Facts { compacted_seq: number(9), ..facts(left, left, 2) };
         let wrong = |after: &Facts| inside().is_contradicted(&before, after, None);
-        // 70 MiB were promised: 63 to 77 are the same.
+        // 70 MiB were predicted to be freed: 63 to 77 are within the tolerance.
         assert!(!wrong(&after(30)) && !wrong(&after(36)) && !wrong(&after(24)));
         assert!(wrong(&after(37)) && wrong(&after(22)));
         let written = Facts { update_seq: number(10), ..after(80) };

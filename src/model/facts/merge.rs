@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The result of comparing two readings of one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadingComparison {
-    /// The readings show different states or come from the same source, so nothing follows.
+    /// The readings show different states or come from the same source, so nothing can be concluded.
     Incomparable,
     /// The same state with the same numbers.
     Equal,
@@ -57,7 +57,7 @@ pub fn merge(known: &Facts, seen: &Facts) -> (Facts, ReadingComparison) {
     (all, verdict)
 }
 
-/// Whether the known last compaction is newer than the one in `seen`.
+/// Whether the last compaction in `known` is newer than the one in `seen`.
 fn has_newer_compaction(known: &Facts, seen: &Facts) -> bool {
     known.compacted_seq.get() > seen.compacted_seq.get()
         && known.update_seq.get() <= seen.update_seq.get()
@@ -92,8 +92,8 @@ fn compare_readings(known: &Facts, seen: &Facts, by: FactSource) -> ReadingCompa
 /// second, and a sidecar's clock is known to within a second.
 const MIN_READING_DISTANCE: Duration = Duration::from_secs(5);
 
-/// Whether the later reading shows an earlier state, which means that the two are not of the same
-/// file. A higher sequence in a file of the same size is no such case: CouchDB counts a change of
+/// Whether the later reading shows an earlier state, so that the two are not of the same file. A
+/// lower sequence alone in a file of the same size does not show this: CouchDB counts a change of
 /// the purge limit in memory until the next commit.
 fn went_back_in_time(known: &Facts, seen: &Facts) -> bool {
     let (one, two) = (known.measured_at, seen.measured_at);
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(now.source_of(FactKind::CompactedSeq), Some(FactSource::Http));
         assert_eq!(now.source_of(FactKind::UpdatesPending), Some(FactSource::Http));
         assert!(now.flags.compact_running);
-        // The next header has caught up; then CouchDB's own reading replaces every fact.
+        // The next header has caught up; after that, CouchDB's own reading replaces every fact.
         let (now, _) = merge(&now, &files(3, 99, 6, 44, 6));
         assert_eq!(
             (now.compacted_seq.get(), now.source_of(FactKind::CompactedSeq)),

@@ -39,7 +39,7 @@ impl Overhead {
         }
     }
 
-    /// Whether it is stored.
+    /// Whether the tables store it.
     pub fn is_notable(&self) -> bool {
         self.purge_seq.get() > Some(0) || self.has_many_locals()
     }

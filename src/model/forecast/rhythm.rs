@@ -1,5 +1,5 @@
-//! The rhythm of a series of days: what each of the next seven days brings, the trend from week to
-//! week, and by how much past days deviated.
+//! The rhythm of a series of days: the bytes expected on each of the next seven days, the trend
+//! from week to week, and the deviations of past days.
 
 /// Days of a week.
 pub(super) const WEEK: usize = 7;
@@ -10,13 +10,13 @@ const MAX_WEEKS: usize = 4;
 /// Days from which the rhythm is learned.
 pub(super) const MAX_DAYS: usize = WEEK * MAX_WEEKS;
 
-/// The weight of a week, compared with that of the next one.
+/// The weight of a week relative to that of the week after it.
 const WEEK_WEIGHT: f64 = 0.7;
 
-/// A trend weakens by this factor from week to week: no growth goes on for ever.
+/// Factor by which a trend weakens each week, because no growth continues for ever.
 const DAMPING: f64 = 0.9;
 
-/// The largest trend, and the largest error of one, within a week: twice as much.
+/// The largest trend, and the largest error of a trend: a doubling within a week.
 const MAX_TREND: f64 = std::f64::consts::LN_2;
 
 /// A day that differs from the median by more than this many standard deviations is an event.
@@ -36,12 +36,11 @@ pub(super) struct Rhythm {
     /// By how much the logarithm of a week's sum exceeds that of the week before, and its standard
     /// error.
     trend: (f64, f64),
-    /// By how much past days deviated from what was expected, at the level of the last week, the
-    /// latest first.
+    /// By how much past days deviated from the expectation, at the level of the last week, latest first.
     pub(super) deviations: Vec<f64>,
 }
 
-/// The weekday of a past day, as the day ahead that repeats it, and the number of weeks back.
+/// The position in the week of a past day, as the day ahead that repeats it, and the number of weeks back.
 const fn place(back: usize) -> (usize, usize) {
     (WEEK - 1 - back % WEEK, back / WEEK)
 }
@@ -69,7 +68,7 @@ impl Rhythm {
         let usual = &usual[..weeks * WEEK];
         let trend = trend_of(usual);
         let mut week = week_of(usual, trend.0);
-        // One week alone does not show which of its days are usual.
+        // A single week does not show which of its days are usual.
         let level = mean(week.into_iter());
         let mut deviations: Vec<f64> = Vec::with_capacity(usual.len());
         for (back, (bytes, event)) in usual.iter().zip(&events).enumerate() {
@@ -105,26 +104,26 @@ impl Rhythm {
     }
 
     /// Bytes of a day ahead that deviates like the past day `like`, if the level is wrong by `wrong_by`
-    /// bytes, and with these factors.
+    /// bytes, with these factors of the trend.
     pub(super) fn on(&self, day: usize, like: usize, wrong_by: f64, factors: &[f64]) -> f64 {
         let deviation = self.deviations.get(like).copied().unwrap_or_default();
         let factor = factors.get(day / WEEK).copied().unwrap_or(1.0);
         (self.week[day % WEEK] + wrong_by + deviation) * factor
     }
 
-    /// By how much the mean deviation of some days differs from that of all.
+    /// By how much the mean deviation of these days differs from the mean of all.
     pub(super) fn mean_deviation(&self, days: &[usize]) -> f64 {
         let some = mean(days.iter().filter_map(|day| self.deviations.get(*day).copied()));
         some - mean(self.deviations.iter().copied())
     }
 }
 
-/// The growth of a level within this many weeks.
+/// The factor by which a level grows within this many weeks.
 fn grown(trend: f64, weeks: usize) -> f64 {
     (trend * weeks as f64).exp()
 }
 
-/// Deviations from a mean of few weeks are smaller than those from the true one.
+/// Corrects deviations: those from the mean of a few weeks are smaller than those from the true mean.
 fn unbiased(weeks: usize) -> f64 {
     if weeks > 1 { (weeks as f64 / (weeks - 1) as f64).sqrt() } else { 1.0 }
 }
@@ -142,8 +141,8 @@ fn week_of(usual: &[f64], trend: f64) -> [f64; WEEK] {
     })
 }
 
-/// The trend, as far as it exceeds its own standard error, and that error; none if it is not
-/// growth throughout.
+/// The trend, as far as it exceeds its own standard error, and that error; both zero unless there
+/// are two weeks or more and each grew.
 fn trend_of(usual: &[f64]) -> (f64, f64) {
     let sums: Vec<f64> = usual.chunks(WEEK).map(|week| week.iter().sum()).collect();
     if sums.len() < 2 || sums.iter().any(|sum| *sum <= 0.0) {

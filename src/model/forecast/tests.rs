@@ -1,4 +1,4 @@
-//! Forecasts of series that can be worked out by hand, and of simulated worlds.
+//! Forecasts of series that can be calculated by hand, and of simulated worlds.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -20,8 +20,7 @@ fn now() -> Moment {
     Moment::from_unix(NOW)
 }
 
-/// A history of `hours` hours: live, waste and events of each, in GiB, given how many hours ago
-/// it began.
+/// A history of `hours` hours: live bytes, waste and events of each hour, in GiB, given how many hours ago it began.
 fn history(hours: u64, booked: impl Fn(u64) -> [i64; 3]) -> GrowthHistory {
     let span = |ago: u64| {
         let [live, waste, event] = booked(ago).map(|gib| gib * GIB);
@@ -133,7 +132,7 @@ fn compaction_frees_no_more_than_the_waste_there_is() {
         waste: waste * GIB as f64,
         freed: freed * GIB as f64,
     };
-    // The simulation writes half as fast: 240 GiB are freed once 240 are written.
+    // In the simulation, writes are half as fast: 240 GiB are freed once 240 are written.
     let freed = FreedCourse(vec![point(0, 0.0, 0.0), point(20, 240.0, 240.0)]);
     let kept = forecast_of(&steady, 1_000, &freed);
     assert_near(kept.after_days(5).unwrap().median, 1_000.0);
@@ -156,7 +155,7 @@ fn compaction_frees_no_more_than_the_waste_there_is() {
 proptest! {
     #![proptest_config(crate::cases::one_case_in(4))]
 
-    /// Whatever was booked, a range is ordered, and nothing panics.
+    /// For any history, a range is ordered, and nothing panics.
     #[test]
     fn forecast_ranges_are_ordered_for_any_history(
         booked in proptest::collection::vec((-4_i64..9, 0_i64..9, -50_i64..50, 1_u64..4_000), 1..60),
@@ -196,7 +195,7 @@ proptest! {
 }
 
 proptest! {
-    /// Every byte is in exactly one day, whatever the spans.
+    /// Every byte belongs to exactly one day, for any spans.
     #[test]
     fn every_booked_byte_is_in_exactly_one_day(lengths in proptest::collection::vec(1_u64..200_000, 1..40)) {
         let mut until = NOW;

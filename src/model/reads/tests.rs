@@ -81,7 +81,7 @@ fn hour_with_possibly_missing_lines_is_a_gap() {
     logs.break_first_hour();
     let mut reads = Reads::of_logs(&logs);
     assert_eq!(covered(&reads, &["a"]), Some(4));
-    // More of the same hour does not mend it.
+    // More requests in the same hour do not repair it.
     reads.add(&every_hour(Some("a"), 1..=5));
     assert_eq!(covered(&reads, &["a"]), Some(4));
 }

@@ -25,7 +25,7 @@ pub struct TargetRecord {
     pub rests_until: Option<Moment>,
     /// When it was quarantined after too many failures.
     pub quarantined_since: Option<Moment>,
-    /// What its last compaction left, where that is more than the sizes suggest.
+    /// What its last compaction left, if that is more than the sizes suggest.
     pub futile: Option<Futile>,
     /// Nodes whose copy of a view was compacted in the current round; the round ends once every
     /// copy was compacted.
@@ -33,8 +33,7 @@ pub struct TargetRecord {
     /// An operator's order that waits to start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<CompactionOrder>,
-    /// The newest open run since whose beginning it was compacted, so that no open run up to this
-    /// one compacts it again.
+    /// The newest open run that began before it was last compacted: no open run up to this one compacts it again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub done_in_run: Option<u64>,
 }
@@ -42,7 +41,7 @@ pub struct TargetRecord {
 /// Why a target is not started for now, as the planner reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backoff {
-    /// It failed recently, or was lost or cleaned up.
+    /// It failed recently, was lost, or was cleaned up.
     CoolDown {
         /// When its last job ended.
         since: Moment,
@@ -62,24 +61,25 @@ pub enum Backoff {
         since: Moment,
         /// Bytes of one file that it left.
         file_bytes: u64,
-        /// Whether the cause is data that was written while it ran.
+        /// Whether data written during the compaction is the cause.
         caught_up: bool,
     },
-    /// Its last compaction caught up with writes that have ceased; should they come again, another one would free
-    /// almost nothing.
+    /// Its last compaction caught up with writes that have ceased; if they come back, another compaction would
+    /// free almost nothing.
     Unsettled {
         /// When that compaction ended.
         since: Moment,
-        /// When it is tried again if little is written until then.
+        /// When it is tried again, if little is written until then.
         until: Moment,
     },
 }
 
-/// Share of a file that, if it is waste, is worth an operator's order whatever the last compaction showed.
+/// Share of waste in a file that makes an operator's order worthwhile, regardless of the last compaction.
 const ORDERED_SHARE: f64 = 0.25;
 
 impl Backoff {
-    /// Whether an operator's order of the target alone overrides it: the last compaction left much waste in the file.
+    /// Whether an operator's order of the target suffices to override it: the last compaction left much waste in the
+    /// file.
     pub fn yields_to_order(&self, facts: &Facts) -> bool {
         let sizes = facts.file_bytes.get().zip(facts.active_bytes.get());
         let is_wasteful = sizes.is_some_and(|(file, active)| {
@@ -120,7 +120,7 @@ impl TargetRecord {
             | JobResult::Unmeasured => {
                 let Self { copies_done, futile, failed_at, rests_until, done_in_run, .. } =
                     std::mem::take(self);
-                // For most copies of a view, it is unknown what their compaction left.
+                // The size that a compaction left is unknown for most copies of a view.
                 let futile = match after.file_bytes {
                     Some(_) => Futile::from_outcome(outcome, after, futile),
                     None => futile,
@@ -198,7 +198,7 @@ impl TargetRecord {
         // compacted yet.
         let futile = self.futile.filter(|_| self.copies_done.is_empty())?;
         let Futile { at: since, file_bytes, caught_up, .. } = futile;
-        // Calm is known up to the last reading.
+        // A calm period is known only up to the last reading.
         let known_at = facts.measured_at.map_or_else(Moment::default, |measured| measured.at);
         let backoff = match futile.hold(kind, facts, correction)? {
             Hold::UntilWritten => {
@@ -212,8 +212,7 @@ impl TargetRecord {
         Some(backoff).filter(|backoff| !(is_ordered && backoff.yields_to_order(facts)))
     }
 
-    /// Bytes that another compaction would leave of one file, where the last one showed more about
-    /// that than the sizes do.
+    /// Bytes that another compaction would leave of one file, if the last one showed more about that than the sizes do.
     pub fn remaining_bytes(
         &self,
         kind: TargetKind,

@@ -28,8 +28,7 @@ const MAX_RECORDS: usize = 4096;
 /// Time after which evidence counts half.
 const HALF_LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// Weight of the prior: one compaction weighs as much if its two predictions differ by the square
-/// root of this, 17 %.
+/// Weight of the prior: it equals that of one compaction whose two predictions differ by the square root of this, 17 %.
 const PRIOR_WEIGHT: f64 = 0.03;
 
 /// Largest difference between the two predictions, as a share of the fitted one, that counts.
@@ -45,11 +44,10 @@ const CLUSTER_PRIOR_DATABASES: f64 = 2.0;
 /// it follows a database whose documents change.
 const EARLIER_DENSITY_WEIGHT: f64 = 0.8;
 
-/// Weighted number of compactions that confirms predictions: three, less what they lose of their
-/// weight within a month.
+/// Weighted number of compactions that confirms predictions: three, less the weight that they lose within a month.
 const CONFIRMING_OUTCOMES: f64 = 2.3;
 
-/// Trust is published in steps of this size, so that small changes leave the tables as they are.
+/// Trust is published in steps of this size, so that small changes do not change the tables.
 const TRUST_STEP: f64 = 1.0 / 256.0;
 
 /// Identifies one sum of evidence: a database instance and a kind of target.
@@ -110,7 +108,7 @@ impl CorrectionRecord {
             None => missed.max(0.0),
         };
         let missed = missed.clamp(-MAX_MISSED * difference, MAX_MISSED * difference);
-        // One compaction, however extreme, counts no more than any other clear one.
+        // One extreme compaction counts no more than any other clear one.
         let limit = (MAX_DIFFERENCE / difference.max(MAX_DIFFERENCE)).min(1.0);
         let (difference, missed) = (difference * limit, missed * limit);
         self.outcomes += 1.0;
@@ -143,7 +141,7 @@ impl CorrectionRecord {
         let Some(density) = density else { return Correction { is_confirmed, ..Correction::NONE } };
         let trust = rounded(self.trust(0.0, now));
         let trust_where_low = rounded(self.trust(cluster_trust, now));
-        // With zero trust, always use zero density, so that new measurements rescore nothing.
+        // With zero trust, density is zero as well, so that new measurements do not rescore targets.
         let density = if trust_where_low > 0.0 { to_single(density) } else { 0.0 };
         Correction { density, trust, trust_where_low, is_confirmed, ..Correction::NONE }
     }

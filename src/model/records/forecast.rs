@@ -1,7 +1,7 @@
-//! The forecasts of a volume that were kept, and what came.
+//! The forecasts of a volume that were kept, and the actual free space.
 //!
-//! Owns one forecast for each day, for 400 days, and the rules that compare it with the free space
-//! that came and that learn from this how wide ranges must be.
+//! Owns one forecast for each day, for 400 days, the rule that compares it with the actual free
+//! space, and the rule that learns from this how wide ranges must be.
 
 use crate::model::forecast::{DAY, Forecast, FreeRange, HORIZONS, Widening};
 use serde::{Deserialize, Serialize};
@@ -11,14 +11,14 @@ use wall_clock::Moment;
 /// Maximum number of kept forecasts.
 const MAX_KEPT: usize = 400;
 
-/// Free space that is measured later than this after the forecast's moment is not compared.
+/// Maximum delay of a measurement after the forecast's moment for the two to be compared.
 const COMPARED_WITHIN: Duration = Duration::from_secs(3_600);
 
-/// Number of compared forecasts from which ranges are adjusted, and the number that is looked at.
+/// Minimum number of compared forecasts before ranges are adjusted, and the maximum number used.
 const MIN_COMPARED: usize = 10;
 const MAX_COMPARED: usize = 60;
 
-/// The share of outcomes that a range is meant to hold.
+/// The share of outcomes that a range should contain.
 const HELD_SHARE: f64 = 0.8;
 
 /// The limits of the factors on ranges.
@@ -30,11 +30,11 @@ const MAX_FACTOR: f64 = 4.0;
 pub struct KeptRange {
     /// Days ahead.
     pub days: u32,
-    /// Free bytes that were forecast.
+    /// The predicted free bytes.
     pub range: FreeRange,
     /// The factor by which the record had widened the range.
     pub widened: f64,
-    /// Free bytes that came; none before that, and if they were not measured at that moment.
+    /// The actual free bytes; `None` before that moment, or if they were not measured then.
     pub came: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ pub struct KeptForecast {
     pub made_at: Moment,
     /// Free bytes then.
     pub free_bytes: u64,
-    /// The moments that it reached.
+    /// The moments that it predicted.
     pub ranges: Vec<KeptRange>,
 }
 
@@ -56,12 +56,12 @@ pub struct ForecastRecord {
     pub kept: Vec<KeptForecast>,
 }
 
-/// How the last forecasts for one horizon did.
+/// How accurate the last forecasts for one horizon were.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backtest {
-    /// Number of forecasts that were compared with what came.
+    /// Number of forecasts compared with the actual free space.
     pub compared: usize,
-    /// How many of them held what came within their range.
+    /// Number of these whose range contained the actual free space.
     pub within: usize,
     /// The median error, as a share of the median change of free space within the horizon.
     pub error: f64,
@@ -72,7 +72,8 @@ impl KeptRange {
         self.range.low <= came && came <= self.range.high
     }
 
-    /// The error as a multiple of the range on its side before it was widened.
+    /// The error as a multiple of the distance from the median to the end of the range on the same
+    /// side, before widening.
     fn score(&self, came: u64) -> f64 {
         let FreeRange { low, median, high } = self.range;
         let side = if came < median { median - low.min(median) } else { high.max(median) - median };
@@ -88,14 +89,14 @@ impl ForecastRecord {
         last.is_none_or(|last| last.made_at > now || last.made_at.age(now) >= DAY)
     }
 
-    /// Whether its last forecast is so old that nothing of it can be compared any more.
+    /// Whether its last forecast is too old for anything in it to be compared.
     pub fn is_over(&self, now: Moment) -> bool {
         let longest = DAY * HORIZONS[HORIZONS.len() - 1];
         let last = self.kept.last();
         last.is_none_or(|last| last.made_at.age(now) > longest + COMPARED_WITHIN)
     }
 
-    /// Keeps a forecast, in which the record had widened ranges by these factors.
+    /// Keeps a forecast whose ranges the record had widened by these factors.
     pub fn keep(&mut self, forecast: &Forecast, widening: Widening) {
         let ranges = HORIZONS.iter().zip(widening).filter_map(|(days, widened)| {
             let range = forecast.after_days(*days)?;
@@ -107,7 +108,7 @@ impl ForecastRecord {
         self.kept.drain(..surplus);
     }
 
-    /// Compares the forecasts of this moment with the free space; returns whether there were any.
+    /// Compares earlier forecasts for this moment with the free space; returns whether there were any.
     pub fn compare(&mut self, free_bytes: u64, now: Moment) -> bool {
         let mut is_any = false;
         for forecast in &mut self.kept {
@@ -122,8 +123,7 @@ impl ForecastRecord {
         is_any
     }
 
-    /// The compared forecasts for a horizon, the latest first: free bytes then, the range, and what
-    /// came.
+    /// The compared forecasts for a horizon, latest first: free bytes when made, the range, and the actual free bytes.
     fn compared(&self, days: u32) -> impl Iterator<Item = (u64, &KeptRange, u64)> {
         self.kept.iter().rev().filter_map(move |forecast| {
             let range = forecast.ranges.iter().find(|range| range.days == days)?;
@@ -131,7 +131,7 @@ impl ForecastRecord {
         })
     }
 
-    /// The factors by which ranges must be widened to have held four of five.
+    /// The factors by which ranges must be widened so that four of five would have contained the actual value.
     pub fn widening(&self) -> Widening {
         HORIZONS.map(|days| {
             let compared = self.compared(days).take(MAX_COMPARED);
@@ -140,14 +140,14 @@ impl ForecastRecord {
                 return 1.0;
             }
             scores.sort_by(f64::total_cmp);
-            // One more than the share, as if the next outcome were among them.
+            // One more than the share, as if the next outcome were included.
             let place = (scores.len() + 1) as f64 * HELD_SHARE;
             let held = scores.iter().enumerate().find(|(at, _)| *at as f64 + 1.0 >= place);
             held.map_or(MAX_FACTOR, |(_, score)| score.clamp(MIN_FACTOR, MAX_FACTOR))
         })
     }
 
-    /// How the last `most` forecasts for a horizon did; none before one was compared.
+    /// How accurate the last `most` forecasts for a horizon were; `None` before one was compared.
     pub fn backtest(&self, days: u32, most: usize) -> Option<Backtest> {
         let compared: Vec<_> = self.compared(days).take(most).collect();
         if compared.is_empty() {
@@ -178,7 +178,7 @@ mod tests {
         Moment::from_unix(1_000_000_000 + day * 86_400)
     }
 
-    /// A forecast that says 10 GiB less each day, give or take one a day.
+    /// A forecast of 10 GiB less each day, plus or minus one per day.
     fn forecast(day: u64, free_bytes: u64) -> Forecast {
         let days = (1..=40).map(|ahead| {
             let median = free_bytes.saturating_sub(10 * GIB * ahead);
@@ -191,7 +191,7 @@ mod tests {
         Forecast { made_at: at(day), free_bytes, days: days.collect(), ..Forecast::default() }
     }
 
-    /// A volume from which `rate` GiB disappear each day, forecast for this many days.
+    /// A volume that loses `rate` GiB each day, forecast for this many days.
     fn lived(days: u64, rate: u64) -> ForecastRecord {
         let mut record = ForecastRecord::default();
         for day in 0..days {

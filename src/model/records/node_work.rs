@@ -10,17 +10,17 @@ pub struct NodeWork {
     /// When one was last started.
     #[serde(default)]
     pub last_start: Option<Moment>,
-    /// The last stretch of time in which some ran without a break.
+    /// The last period in which compactions ran without a break.
     #[serde(default)]
     pub busy: Option<BusyRecord>,
 }
 
-/// A stretch of time in which compactions ran without a break.
+/// A period in which compactions ran without a break.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BusyRecord {
     /// When it began.
     pub since: Moment,
-    /// The shard file of the job with which it began.
+    /// The shard file of its first job.
     pub first_shard: String,
     /// That job's design document, if it compacted an index.
     #[serde(default)]

@@ -10,7 +10,7 @@ use wall_clock::Moment;
 /// all the rest for no gain.
 const MIN_FREED_SHARE: f64 = 0.05;
 
-/// The end of a job is known if it was noticed within this time.
+/// Maximum delay with which the end of a job is noticed for it to count as known.
 const KNOWN_END: Duration = Duration::from_secs(60);
 
 /// Whether a compaction that leaves `left` bytes of a file frees nothing worthwhile.
@@ -46,13 +46,13 @@ pub enum JobResult {
     Unmeasured,
     /// CouchDB refused it, or it stopped without swapping the file.
     Failed,
-    /// The result cannot be determined: the node or the database is gone, or it was too long ago.
+    /// The result cannot be determined: the node or the database no longer exists, or the job is too long ago.
     Lost,
 }
 
 impl JobResult {
-    /// Whether jobs of a kind usually end like this: the sizes of deleted index files are unknown,
-    /// while those of a database's file are known.
+    /// Whether jobs of a kind usually end like this: the sizes of deleted index files are never
+    /// known, those of a database's file are.
     pub const fn is_usual_for(self, kind: TargetKind) -> bool {
         match (kind, self) {
             (_, Self::Failed | Self::Lost) | (TargetKind::View, _) => true,
@@ -145,7 +145,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// How long it took; `None` if only its file shows that it ran, or if its end is not known well enough.
+    /// How long it took; `None` if only its file shows that it ran, or if its end is not known precisely enough.
     pub fn took(&self) -> Option<Duration> {
         let took = self.started_at.age(self.ended_at);
         let is_known = self.owner == JobOwner::Recliner || !took.is_zero();

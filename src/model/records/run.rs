@@ -72,11 +72,11 @@ impl RunScope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunEnding {
-    /// No member is left that may start.
+    /// No member remains that may start.
     Done,
     /// An operator ended it.
     Cancelled,
-    /// Nothing of it was compacted for more than a week.
+    /// None of its members was compacted for more than a week.
     Stalled,
 }
 
@@ -112,7 +112,7 @@ pub struct RunEnd {
     pub how: RunEnding,
     /// Who ended it, if an operator did.
     pub by: Option<String>,
-    /// Number of members that it had compacted, or still could.
+    /// Number of members that it had compacted or could still have compacted.
     pub members: u64,
     /// What was not compacted.
     pub left_out: Vec<LeftOut>,
@@ -168,7 +168,7 @@ impl Run {
         self.results.values().sum()
     }
 
-    /// When it ends if nothing of it is compacted until then.
+    /// When it ends unless a member is compacted before.
     pub fn stalls_at(&self) -> Moment {
         self.progress_at.plus(MAX_IDLE)
     }
@@ -228,7 +228,7 @@ impl Runs {
     }
 
     /// Carries out a command; returns the numbers of the runs that changed, the commanded one
-    /// first. A number without a run is that of a run that is no longer kept.
+    /// first. A number without a run belongs to a run that is no longer kept.
     ///
     /// # Errors
     /// If it is not possible; nothing changes then.
@@ -259,7 +259,7 @@ impl Runs {
         let ended = self.0.iter().filter(|(_, run)| run.ended.is_some()).map(|(number, _)| *number);
         let ended: Vec<u64> = ended.collect();
         let surplus = ended.len().saturating_sub(MAX_ENDED_RUNS);
-        // The last one stays, so that its number is not used again.
+        // The last run stays, so that its number is not used again.
         let surplus: Vec<u64> = ended.into_iter().take(surplus).collect();
         surplus.iter().for_each(|number| drop(self.0.remove(number)));
         Ok(std::iter::once(number).chain(surplus).collect())
@@ -273,8 +273,9 @@ impl Runs {
     /// Records how a job ended; `is_last` unless other copies of its view are still to be
     /// compacted. Returns the numbers of the open runs that cover its target.
     ///
-    /// Every compaction counts, whoever started it: a file is not rewritten again because somebody
-    /// else was faster. Of others' views only some copies may be compacted, so those do not.
+    /// Compactions of a database's file count whoever started them, so that a file is not rewritten
+    /// again because somebody else was faster. A view that others compact does not count, because
+    /// they may have compacted only some of its copies.
     pub fn record(&mut self, outcome: &Outcome, is_last: bool) -> Vec<u64> {
         let failed = matches!(outcome.ending, JobResult::Failed | JobResult::Lost);
         let counts =

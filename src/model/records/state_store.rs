@@ -27,7 +27,7 @@ pub struct IntentKey {
 }
 
 impl Intent {
-    /// Its key.
+    /// -
     pub fn key(&self) -> IntentKey {
         IntentKey { target: self.target.clone(), node: self.node.clone() }
     }
@@ -147,8 +147,8 @@ impl StateStore for InMemoryStore {
 }
 
 impl RecoveredState {
-    /// What starts of this program count against the hourly budget: when each was decided, and its bytes.
-    /// Nothing is known to have been written for a start that was withdrawn.
+    /// What this program's starts count against the hourly budget: the time of each decision, and its
+    /// bytes. A withdrawn start counts nothing.
     pub fn budget_charges(&self) -> impl Iterator<Item = (Moment, u64)> {
         let ours = self.recent_outcomes.iter().filter(|it| it.owner == JobOwner::Recliner);
         let ended = ours.map(|it| (it.started_at, it.charged_bytes.or(it.before_bytes)));

@@ -207,8 +207,8 @@ proptest! {
         prop_assert!((ours - theirs).abs() <= theirs * 1e-4 + 1.0, "{ours}, not {theirs}");
     }
 
-    /// Regardless of earlier readings, a target with waste is due within its cost times the horizon
-    /// over its waste.
+    /// A target with waste is due within its cost times the horizon divided by its waste,
+    /// regardless of earlier readings.
     #[test]
     fn waste_is_due_in_bounded_time(readings in histories(), horizon in 1_u64..1_000_000) {
         let (rent, _) = rent_after(&readings);

@@ -42,7 +42,7 @@ settings! {
 }
 
 impl Limits {
-    /// What runs and starts in the whole cluster.
+    /// The limits for the whole cluster.
     pub const fn in_cluster(&self) -> Share {
         Share { jobs: self.cluster, bytes_per_hour: self.bytes_per_hour }
     }

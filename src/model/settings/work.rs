@@ -41,7 +41,7 @@ pub enum EnforceViews {
 }
 
 impl EnforceViews {
-    /// Whether a view may be compacted, of which one request compacts every copy or one.
+    /// Whether a view may be compacted; `every_copy` if one request compacts all of its copies.
     pub const fn permits(self, every_copy: bool) -> bool {
         match self {
             Self::Q1 => !every_copy,

@@ -56,16 +56,15 @@ impl TargetId {
         }
     }
 
-    /// The name for people, beside a column of nodes: `orders 80-9f`, `orders/_design/clients`,
-    /// `index files of orders`. A view's id does not contain its design document; if `design` is
-    /// missing, the signature stands for it.
+    /// The name for people, next to a column of nodes: `orders 80-9f`, `orders/_design/clients`, `index files of
+    /// orders`. A view's id does not contain its design document; without `design`, the signature is used.
     pub fn name(&self, design: Option<&str>) -> String {
         match self {
             Self::Db { shard, .. } => file_name(shard, None),
             Self::View { db, signature, .. } => {
                 let name = design.map_or_else(
                     || {
-                        // Eight characters tell the views of one database apart.
+                        // Eight characters distinguish the views of one database.
                         let signature: String = signature.to_string().chars().take(8).collect();
                         format!("view {signature} of {}", database_of(db))
                     },
@@ -89,7 +88,7 @@ impl TargetId {
         }
     }
 
-    /// The node of a target that is one file on one.
+    /// The node of a target that is a single file on one node.
     pub fn node(&self) -> Option<&str> {
         match self {
             Self::Db { node, .. } | Self::View { node, .. } => {
@@ -205,9 +204,8 @@ impl FromStr for TargetId {
     }
 }
 
-/// A name with the range of the shard file that it is about, if that is one of several.
-/// The name for people of a shard's file, or of the file of an index on it: `orders 80-9f`,
-/// `orders/_design/clients 80-9f`.
+/// The name for people of a shard's file, or of the file of an index on it, with the range if the
+/// shard is one of several: `orders 80-9f`, `orders/_design/clients 80-9f`.
 #[must_use]
 pub fn file_name(shard: &str, design: Option<&str>) -> String {
     let db = database_of(shard);

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetSelector {
     selection: Selection,
-    /// Further targets known to match: the id of a view does not contain its design documents.
+    /// Other targets known to match: the id of a view does not contain its design documents.
     also_selected: BTreeSet<TargetId>,
 }
 

@@ -13,7 +13,6 @@ pub(super) const MEDIAN_READINGS: usize = 3;
 /// Number of known readings required to close a gate.
 const MIN_KNOWN_READINGS: usize = 2;
 
-/// The state of a signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SignalState {
     /// The signal does not hold the gate.

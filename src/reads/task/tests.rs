@@ -128,7 +128,6 @@ async fn stored_days_beyond_the_retention_are_removed() {
     assert_eq!(journal.days_of_reads(names).await.unwrap(), [None, day]);
 }
 
-/// A sidecar with this answer.
 #[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
 async fn sidecar(answer: Value) -> (Address, AbortOnDropHandle<()>) {
     let answer = axum::routing::get(move || std::future::ready(axum::Json(answer)));
@@ -216,7 +215,7 @@ async fn restart_leaves_a_gap_in_a_log_pipe() {
     assert_eq!(covered, 1 << 7 | 1 << 9);
 }
 
-/// What an earlier release stored can be read.
+/// Values that an earlier release stored can be read.
 #[test]
 fn stored_values_keep_their_encoding() {
     let key = UseKey {
@@ -240,8 +239,8 @@ fn stored_values_keep_their_encoding() {
     assert_eq!(name_of(&Source::Node("a@b".to_owned()), Day(20_784)), "0000020784:node:a@b");
 }
 
-/// Since when design documents are known is stored behind how far logs were read. What an earlier release stored can be
-/// read: otherwise no index would count as unread for as long again.
+/// Since when design documents are known is stored after the positions in the logs. An earlier release's value can be
+/// read; otherwise no index would count as unread for as long again.
 #[test]
 fn stored_designs_keep_their_encoding() {
     let known = BTreeMap::from([(("orders".to_owned(), "_design/app".to_owned()), Day(20_784))]);

@@ -15,7 +15,7 @@ use maud::{Markup, html};
 use std::{cmp::Reverse, collections::BTreeMap};
 use wall_clock::Moment;
 
-/// The bars of a waterfall besides those before and after, and the changes of a list.
+/// Maximum number of bars of a waterfall between the first and the last, and of changes in a list.
 const BARS: usize = 12;
 const LISTED: usize = 50;
 
@@ -72,7 +72,7 @@ fn one(volume: &VolumeChanges, now: Moment) -> Markup {
     }
 }
 
-/// The bars of the waterfall: sums by cause, or by the requested grouping; growth first, then freed bytes.
+/// The bars of the waterfall: sums by cause, or by the requested grouping; growth first, then shrinkage.
 fn steps(entries: &[ChangeLine]) -> Vec<(String, i64)> {
     let mut sums: BTreeMap<String, i64> = BTreeMap::new();
     for entry in entries {

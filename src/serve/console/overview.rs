@@ -72,7 +72,6 @@ fn wrong(answers: &OverviewAnswers) -> Markup {
     }
 }
 
-/// A problem, with a link to its page.
 fn line(concern: &Concern) -> Markup {
     let text = match concern.page {
         "advice" => "What to do",
@@ -125,7 +124,6 @@ fn volumes(answers: &OverviewAnswers) -> Markup {
     }
 }
 
-/// When a growing volume will be full.
 fn full(volume: &VolumeSpaceLine, now: Moment) -> Markup {
     let date =
         |at: &str| html! { time datetime=(at) title=(at) { (day(at)) } " (" (ago(at, now)) ")" };
@@ -239,7 +237,7 @@ fn advice(advice: &Advice) -> Markup {
     }
 }
 
-/// A simulated week under recliner beside the same week under smoosh.
+/// A simulated week under recliner next to the same week under smoosh.
 fn weeks(weeks: &[SimulatedWeek]) -> Markup {
     html! {
         @if !weeks.is_empty() {

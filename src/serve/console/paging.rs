@@ -13,14 +13,14 @@ pub(super) fn summary(noun: &str, (offset, shown): (usize, usize), total: usize)
     format!("{from} to {} of {} {noun}s", count(to), count(total))
 }
 
-/// The given parameters that a form sends again unseen.
+/// Hidden form fields for the parameters that a form keeps.
 pub(super) fn kept(given: &Given, keys: &[&str]) -> Markup {
     html! {
         @for key in keys.iter().filter(|key| !given.get(key).is_empty()) { input type="hidden" name=(key) value=(given.get(key)); }
     }
 }
 
-/// Links to the pages before and after this one.
+/// Links to the previous and the next page.
 pub(super) fn turn(
     given: &Given,
     screen: Screen,

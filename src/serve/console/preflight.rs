@@ -8,12 +8,9 @@ use super::{
 use crate::serve::report::{AdviceRemedy, Preflight, Rehearsal};
 use maud::{Markup, html};
 
-/// What was predicted.
 #[derive(Debug)]
 pub(in crate::serve) enum Predicted {
-    /// For one document.
     Document(Box<Preflight>),
-    /// For a deployment of several documents.
     Deployment(Box<Rehearsal>),
 }
 
@@ -31,7 +28,7 @@ pub(in crate::serve) fn preflight(
             Some(Ok(Predicted::Deployment(answer))) => { (rehearsal(answer)) }
         }
     };
-    // The answer stands before the form: on a small screen it would be below a long document.
+    // The answer precedes the form: on a small screen it would end up below a long document.
     let parts = vec![Part::new("cost", shown), Part::new("ask", form(given))];
     Page::still(Some(Screen::Preflight), "What would a new index cost?", parts)
 }

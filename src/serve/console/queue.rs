@@ -100,8 +100,8 @@ pub(in crate::serve) fn suspended(suspensions: &[SuspensionLine]) -> Part {
     Part::new("suspended", lines)
 }
 
-/// A link to the order that suspends the starts of a node or of a channel (on all nodes, or on the only
-/// one), or that resumes them. There is no link if another scope suspends them.
+/// A link that suspends or resumes the starts of a node or of a channel (on the given node, or on all
+/// of them). There is no link while a wider scope suspends them.
 pub(super) fn suspend_or_resume(
     suspensions: &[SuspensionLine],
     node: &str,
@@ -147,7 +147,7 @@ fn limits(answers: &QueueAnswers) -> Markup {
     }
 }
 
-/// The node of a limit; the unused limit of a channel stands for all nodes.
+/// The node of a limit; an unused limit of a channel represents all nodes.
 fn on_node(line: &LimitLine) -> Markup {
     html! {
         @if let Some(node) = &line.node {
@@ -161,8 +161,7 @@ fn is_channels(line: &LimitLine) -> bool {
     line.key.starts_with("channels.")
 }
 
-/// The limits of the cluster and of nodes; for a channel's limit, only the node that uses most of
-/// it.
+/// The limits of the cluster and of nodes; of each channel's limit, only the node with the highest use.
 fn fullest(limits: &[LimitLine]) -> Vec<&LimitLine> {
     let mut shown: Vec<&LimitLine> = Vec::new();
     for line in limits {
@@ -207,7 +206,7 @@ pub(super) fn waiting(lines: &[RefusedLine]) -> Markup {
                 td.rest { (name(&line.node)) }
                 td.rest { (name(&line.channel)) }
                 td.n { (bytes(line.reclaimable_bytes)) }
-                // Which limit applies first changes with each job that starts or ends.
+                // Which in-line limit blocks a target changes with every job, so the words are always the same.
                 @if line.refusal.class == RefusalClass::InLine.label() { td.text title=(line.why) { "in line" } }
                 @else { td.text title=(RefusalReason::words_of(&line.refusal.reason)) { (name(&line.why)) } }
             } } }
@@ -236,7 +235,6 @@ pub(super) fn starts(planned: &Planned, shown: usize, now: Moment) -> Markup {
     }
 }
 
-/// A bar chart of the reasons why targets wait.
 pub(super) fn why_not(planned: &Planned) -> Markup {
     let groups = planned.waiting_groups();
     let most = groups.first().map_or(1, |group| group.targets);

@@ -8,10 +8,10 @@ use crate::{
 use maud::{Markup, html};
 use wall_clock::Moment;
 
-/// Ended runs that are shown.
+/// Maximum number of ended runs shown.
 const SHOWN_ENDED: usize = 5;
 
-/// The open runs, and the last that ended; with buttons if orders are possible.
+/// The open runs, and the last ones that ended; with buttons if orders are possible.
 pub(super) fn list(runs: &[RunLine], takes_orders: bool, now: Moment) -> Markup {
     let ended = runs.iter().filter(|run| !run.is_open()).take(SHOWN_ENDED);
     let shown: Vec<&RunLine> = runs.iter().filter(|run| run.is_open()).chain(ended).collect();

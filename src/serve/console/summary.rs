@@ -1,10 +1,9 @@
-//! A report as a page by itself: it loads and runs nothing, so that it can be sent to somebody.
+//! A report as a self-contained page: it loads and runs nothing, so that it can be sent by mail.
 
 use super::{cells::with_code, frame::asset};
 use crate::{serve::report::Report, text::document::Block};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-/// The document.
 pub(crate) fn report_document(report: &Report) -> String {
     let style = asset("console.css").map_or("", |asset| asset.text);
     let title = report.title();

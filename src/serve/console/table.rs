@@ -35,7 +35,7 @@ pub(super) fn table<T>(
     }
 }
 
-/// A table without times, in the order of the API's answer.
+/// A table without times or sort links.
 pub(super) fn still<T>(label: &str, rows: &Table<T>) -> Markup {
     table(label, rows, None, Moment::default())
 }
@@ -50,7 +50,7 @@ fn class(title: &Title, kind: Kind) -> String {
     [kind, room].concat()
 }
 
-/// A heading that sorts by its column, and reverses the order where the list is sorted by it already.
+/// A heading that sorts by its column, or reverses the order if the list is already sorted by it.
 fn heading(given: &Given, screen: Screen, (title, kind): (&Title, Kind), key: &str) -> Markup {
     let by_default = if kind == Kind::Number { "desc" } else { "asc" };
     let is_sorted = given.get("sort") == key;

@@ -98,7 +98,7 @@ fn changes(explained: &Explained, now: Moment) -> Markup {
     let reason = refusal.and_then(|refusal| RefusalReason::from_label(&refusal.reason));
     let is_taken = target.channel.is_some();
     let due = target.rent.as_ref().filter(|_| !is_taken).and_then(|rent| rent.due_at.as_deref());
-    // A file in the wrong place does not become eligible by growing.
+    // A misplaced file does not become eligible by growing.
     let can_be_taken = !is_taken && target.state == TargetState::Ok.label();
     let misses = target.misses.iter().filter(|_| can_be_taken);
     let misses: Vec<_> =

@@ -65,7 +65,7 @@ fn form(filter: &TargetFilter) -> Markup {
     }
 }
 
-/// A choice of the filter as it is shown; its value is the API's.
+/// A filter choice as shown; the form sends the API's value.
 fn shown(key: &str, word: &str) -> String {
     match key {
         "class" => words(word),

@@ -104,7 +104,6 @@ fn course(answer: &WhatIf, values: fn(&OutlookLine) -> &[u64], word: &str) -> Ma
     }
 }
 
-/// The dates at the beginning, middle and end of a chart.
 fn dates(answer: &WhatIf) -> [String; 3] {
     let from = Moment::parse(&answer.from);
     [0, 1, 2].map(|part| {

@@ -143,7 +143,6 @@ pub(super) fn in_pieces(
     Body::from_stream(first.chain(others).map(|piece| piece.map(Bytes::from)))
 }
 
-/// A response with a JSON body.
 pub(super) fn json(body: Body) -> Response {
     let mut response = Response::new(body);
     let kind = HeaderValue::from_static("application/json");

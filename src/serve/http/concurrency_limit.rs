@@ -55,7 +55,7 @@ impl QuestionLimits {
 /// The limits that all clients of a server share.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Of responses that read the plan or the journal, whether of the API or of a page.
+    /// For responses that read the plan or the journal, of the API or of a page.
     pub(super) answers: ConcurrencyLimit,
     /// For forecasts of both API and page; one is processed at a time.
     pub(super) forecasts: QuestionLimits,

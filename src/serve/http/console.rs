@@ -153,7 +153,7 @@ async fn look_inside(
     }
 }
 
-/// What is at no path: framed for a browser, a line for a program.
+/// The response for an unknown path: a page for a browser, a line for a program.
 pub(super) async fn not_found(
     extract::State(state): extract::State<AppState>,
     uri: Uri,
@@ -327,13 +327,13 @@ fn parsed<Q: DeserializeOwned>(given: &Given) -> Result<Q, ApiError> {
     Ok(query)
 }
 
-/// Moves whatever belongs to the whole cluster to where people look for it.
+/// Replaces the pseudo-node by the only node, or by `all nodes`.
 fn put_in_place(plan: &Plan) -> impl Fn(&mut String) {
     let only_node = plan.snapshot.only_node().map(|node| node.name.to_string());
     move |node| *node = report::place(node, only_node.as_deref()).to_owned()
 }
 
-/// Moves outcomes and events of the whole cluster to where people look for them.
+/// Replaces the pseudo-node in outcomes and events.
 fn for_people(plan: &Plan, outcomes: &mut [OutcomeLine], events: &mut [EventLine]) {
     let put = put_in_place(plan);
     outcomes.iter_mut().for_each(|line| put(&mut line.node));
@@ -578,7 +578,7 @@ async fn queue(state: &AppState) -> Result<Page, ApiError> {
     with_plan(state, page).await
 }
 
-/// What the targets named in a filter are in the journal.
+/// The journal's selector for the targets that a filter names.
 async fn selected(
     state: &AppState,
     text: Option<String>,

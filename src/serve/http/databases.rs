@@ -20,7 +20,6 @@ use serde::Deserialize;
 /// Jobs of the journal in which the last compactions are looked for, the newest first.
 const SEARCHED_JOBS: usize = 5_000;
 
-/// The route.
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::read(

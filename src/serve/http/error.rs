@@ -58,7 +58,7 @@ impl ApiError {
         Self { data: Some(Box::new(data)), ..Self::new(StatusCode::CONFLICT, "conflict", why) }
     }
 
-    /// Whoever asks has no share of the shared limits.
+    /// The client has no share of the shared limits.
     pub(super) fn not_a_member(code: StatusCode, why: impl ToString) -> Self {
         Self::new(code, NOT_A_MEMBER, why)
     }

@@ -71,7 +71,7 @@ pub enum Action {
     BeginRun {
         /// The scope.
         scope: RunScope,
-        /// As for one target.
+        /// As `force` for one target.
         force: bool,
     },
     /// Changes a run.

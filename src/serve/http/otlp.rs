@@ -44,7 +44,7 @@ const MAX_SHOWN: usize = 200;
 /// The name of the service, which alerts expect as job.
 const SERVICE: &str = "recliner";
 
-/// What a scrape records besides what it reads; the alerts about a missing recliner look for it.
+/// The `up` that Prometheus adds to a scrape; the alerts about a missing recliner query it.
 const UP: &str = "# HELP up 1 with each push, as a scrape records it.\n# TYPE up gauge\nup 1\n";
 
 /// How pushes end. Without a sample while nothing is pushed.
@@ -71,7 +71,7 @@ impl OtlpMetrics {
     }
 }
 
-/// What is pushed, and as whose.
+/// The source of pushed metrics, and their labels.
 #[derive(Debug)]
 pub struct OtlpPush {
     /// The state that the metrics show.

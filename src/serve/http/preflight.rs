@@ -29,7 +29,6 @@ use wall_clock::Moment;
 /// The maximum size of a question, in bytes.
 pub(super) const MAX_BODY: usize = 2 << 20;
 
-/// The routes.
 pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (400, "The body is invalid, or has no design document that CouchDB accepts."),

@@ -123,7 +123,6 @@ async fn plan(state: AppState, query: QueueQuery) -> Result<Answer<Planned>, Api
     .await
 }
 
-/// Lists the runs.
 async fn runs(state: AppState, _: NoQuery) -> Result<Answer<RunList>, ApiError> {
     in_turn(&state, |plan| Ok(Answer::of(&RunList::of(&plan)))).await
 }

@@ -107,7 +107,6 @@ pub async fn serve_socket(socket: AdminSocket, router: Router, stop: Cancellatio
     serve_all(socket, handler, ConnectionLimits::ADMIN_SOCKET, stop).await;
 }
 
-/// A listener.
 trait Listener {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;

@@ -34,7 +34,7 @@ pub struct ProcessInfo {
     pub date: &'static str,
     /// Whether the cluster is a simulation.
     pub simulated: bool,
-    /// What the week before came to in a simulation, by program.
+    /// Totals of the simulated week before, by program.
     pub simulated_weeks: Vec<SimulatedWeek>,
 }
 

@@ -46,7 +46,6 @@ use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
-/// The route.
 pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (400, "The body or the proposed configuration is invalid."),

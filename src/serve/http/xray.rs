@@ -21,7 +21,6 @@ use serde_json::json;
 /// The maximum size of an order, in bytes.
 const MAX_BODY: usize = 4 << 10;
 
-/// The routes.
 pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (400, "The body is invalid."),

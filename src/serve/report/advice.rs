@@ -30,12 +30,11 @@ pub struct Advice {
     pub file_bytes: Option<u64>,
     /// Bytes of these that nothing needs: what compactions would free, and unused files; null if unknown.
     pub waste_bytes: Option<u64>,
-    /// Sum of the bytes that each unmuted piece of advice would free by itself; pieces may count the same
-    /// bytes, or live data.
+    /// Sum of the bytes that each unmuted piece of advice would free by itself; pieces may overlap, or count live data.
     pub gain_bytes: u64,
     /// The pieces of advice: for each code the most valuable ones.
     pub advice: Vec<AdviceLine>,
-    /// What else was found, by code.
+    /// Advice that is not listed, by code.
     pub more: Vec<MoreAdvice>,
 }
 
@@ -169,7 +168,7 @@ impl AdviceLine {
 }
 
 impl Advice {
-    /// The advice of a view, with the waste of a plan's snapshot.
+    /// The advice of a view, with the waste of the plan's snapshot.
     pub fn of(view: &AdviceView, plan: &Plan, now: Moment) -> Self {
         let waste = Waste::of(&plan.snapshot);
         let gain_bytes = rules().map(|rule| view.open_of(rule.code, now).1);
@@ -223,7 +222,7 @@ impl Advice {
     }
 }
 
-/// What no rule could look at, in words; nothing if there is nothing. `is_alone` says whether there is one node.
+/// A sentence about what no rule could check; empty if everything was checked. `is_alone`: there is only one node.
 fn not_looked_at(waste: Waste, is_alone: bool) -> String {
     let shards = match waste.unmeasured() {
         0 => String::new(),
@@ -243,7 +242,7 @@ fn not_looked_at(waste: Waste, is_alone: bool) -> String {
     shards + &directories
 }
 
-/// The waste, and whether recliner compacts it, in words; nothing while no size is known.
+/// A sentence about the waste and whether recliner compacts it; empty while no size is known.
 fn in_words(waste: Waste, mode: Mode) -> String {
     let (Some(all), Some(reclaimable)) = (waste.file_bytes(), waste.reclaimable_bytes()) else {
         return String::new();

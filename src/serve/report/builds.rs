@@ -17,7 +17,7 @@ pub struct Builds {
     pub looked_at: Option<String>,
     /// Whether recliner starts the builds, or only names them.
     pub acting: bool,
-    /// Number of indexes that lag although CouchDB was asked to build them.
+    /// Number of indexes that lag even though CouchDB was asked to build them.
     pub stalled: u64,
     /// The indexes that lag most, at most a thousand.
     pub indexes: Vec<BuildLine>,
@@ -53,7 +53,7 @@ pub struct BuildLine {
     pub reason: Option<Word>,
     /// Since when the index lags.
     pub since: Option<String>,
-    /// Since when the index lags although CouchDB was asked to build it.
+    /// Since when the index lags even though CouchDB was asked to build it.
     pub stalled_since: Option<String>,
     /// The request that makes CouchDB build the index; null if there is none.
     pub request: Option<String>,

@@ -15,29 +15,29 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use wall_clock::Moment;
 
-/// The number of causes that a sentence names.
+/// Maximum number of causes in a sentence.
 const NAMED_CAUSES: usize = 3;
 
-/// The share of a cause from which a database is named, with its part; and from which nothing else is worth a word.
+/// Shares of a cause's bytes from which the sentence names a single database: with its part, or as the only one.
 const NAMED_SHARE: f64 = 0.6;
 const WHOLE_SHARE: f64 = 0.99;
 
-/// A cause is said from this part of the largest one on.
+/// A sentence omits causes smaller than the largest one divided by this.
 const SMALLEST_PART: u64 = 100;
 
-/// A gap is said from this part of the time asked for on: within shorter ones little happens.
+/// A sentence omits gaps shorter than the requested time divided by this: little happens in them.
 const GAP_SHARE: u32 = 10;
 
-/// The changes of every volume, and of the files of the nodes whose volume is not known.
+/// The changes of every volume, and of the files of nodes whose volume is unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Changes {
-    /// The begin, rounded back to an hour that was kept.
+    /// The start, rounded back to an hour that was recorded.
     pub since: String,
     /// The end.
     pub until: String,
     /// What changed, in a sentence for each volume.
     pub says: Vec<String>,
-    /// The volumes, and the nodes whose volume is not known.
+    /// The volumes, and the nodes whose volume is unknown.
     pub volumes: Vec<VolumeChanges>,
 }
 
@@ -45,51 +45,51 @@ pub struct Changes {
 /// of the entries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeChanges {
-    /// The volume; null if it is not known, and the files of the node stand in its place.
+    /// The volume; null if unknown: then the changes are those of the node's files.
     pub volume: Option<String>,
     /// The nodes with files on it.
     pub nodes: Vec<String>,
-    /// The begin for it, later than that of the answer if its books begin later.
+    /// The start for this volume; later than the answer's if its record starts later.
     pub since: String,
-    /// Used bytes at the begin.
+    /// Used bytes at the start.
     pub before_bytes: i64,
     /// Used bytes at the end; for a volume, as the last sweep found it.
     pub after_bytes: i64,
     /// What changed, in a sentence.
     pub says: String,
-    /// When nothing was watched: the entries cover these times too.
+    /// Times without observation; the entries cover these too.
     pub gaps: Vec<GapLine>,
     /// The changes, the largest first.
     pub entries: Vec<ChangeLine>,
 }
 
-/// A time in which nothing was watched.
+/// A time without observation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GapLine {
-    /// Its begin.
+    /// The start of the gap.
     pub from: String,
-    /// Its end.
+    /// The end of the gap.
     pub until: String,
 }
 
 /// A part of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangeLine {
-    /// Why; null in sums over causes.
+    /// The cause; null in sums over several causes.
     #[schemars(with = "Option<vocabulary::Cause>")]
     pub cause: Option<Word>,
-    /// Who started the compaction; null if it is none, or if that is not known.
+    /// Who started the compaction; null for other changes, or if unknown.
     #[schemars(with = "Option<vocabulary::Owner>")]
     pub by: Option<Word>,
-    /// The database; null if it is none's, or the sum of several.
+    /// The database; null if none, or in sums over several.
     pub database: Option<String>,
-    /// The design document, by id; null if it is none's, or the sum of several.
+    /// The id of the design document; null if none, or in sums over several.
     pub design: Option<String>,
-    /// The node; null if it is none's, or the sum of several.
+    /// The node; null if none, or in sums over several.
     pub node: Option<String>,
     /// The change of bytes.
     pub bytes: i64,
-    /// Number of small changes that are summed up in it.
+    /// Number of small changes summed up in this entry.
     pub others: u32,
 }
 
@@ -136,7 +136,7 @@ impl Changes {
 }
 
 impl VolumeChanges {
-    /// The first `shown` entries, in the columns that any of them fills; and what the others are, in a sentence.
+    /// The first `shown` entries, in columns that are not empty; and a sentence about the others.
     pub(crate) fn table(&self, shown: usize) -> (Table<&ChangeLine>, Option<String>) {
         let (shown, others) = self.entries.split_at(shown.min(self.entries.len()));
         let any = |has: fn(&ChangeLine) -> bool| shown.iter().any(has);
@@ -181,7 +181,7 @@ impl GapLine {
 }
 
 impl ChangeLine {
-    /// Its database, or the number of those in it; on a phone also its design document and its node.
+    /// The entry's database, or the number of databases in it; on a phone also its design document and node.
     fn subject(&self, has_nodes: bool) -> Cell {
         let subject = match (&self.database, self.others) {
             (Some(db), _) => Cell::database(db),
@@ -192,7 +192,7 @@ impl ChangeLine {
         self.design.as_deref().into_iter().chain(node).fold(subject, Cell::below)
     }
 
-    /// Its cause and who compacted, in a few words.
+    /// The cause and who started the compaction, in a few words.
     pub fn cause_in_words(&self) -> String {
         let cause = self.cause.as_deref().unwrap_or_default().replace('_', " ");
         let by = self.by.as_deref().map_or_else(String::new, |by| format!(" by {by}"));
@@ -213,14 +213,14 @@ impl ChangeLine {
     }
 }
 
-/// The database that a name of a database or of an index (`<db>/_design/<name>`) is about.
+/// The database of a name that is a database or an index (`<db>/_design/<name>`).
 pub fn database_of(name: &str) -> &str {
     name.split_once("/_design/").map_or(name, |(database, _)| database)
 }
 
-/// What changed: the largest causes first.
+/// A sentence about what changed, the largest causes first.
 fn sentence(account: &AccountChanges, reasons: &BTreeMap<String, String>, now: Moment) -> String {
-    // Where one database was asked for, the rest is not what it is about.
+    // If one database was requested, the rest belongs to others.
     let own = || account.entries.iter().filter(|entry| !entry.is_rest);
     let change: i64 = own().map(|entry| entry.bytes).sum();
     let since = in_words(account.since, now);
@@ -273,7 +273,6 @@ fn sentence(account: &AccountChanges, reasons: &BTreeMap<String, String>, now: M
     says
 }
 
-/// A name for people.
 fn account_name(account: &AccountChanges) -> String {
     match (&account.volume, &*account.nodes) {
         (Some(volume), _) => short_node(volume).to_owned(),
@@ -297,7 +296,7 @@ fn in_words(at: Moment, now: Moment) -> String {
     }
 }
 
-/// The sum of a cause, and the database or index that most of it is about.
+/// The sum of a cause, and the database or index that accounts for most of the sum.
 fn subject(cause: Cause, entries: &[&ChangeEntry]) -> (i64, Option<(String, i64)>) {
     let is_index = matches!(
         cause,
@@ -316,8 +315,7 @@ fn subject(cause: Cause, entries: &[&ChangeEntry]) -> (i64, Option<(String, i64)
     (sum, most)
 }
 
-/// What the bytes of a cause are, the part of the database or index that most of it is about, and why nothing compacted
-/// waste.
+/// What the bytes of a cause are, the part of the database or index with most of them, and why waste was not compacted.
 fn cause_in_words(
     cause: Cause,
     sum: i64,
@@ -335,7 +333,7 @@ fn cause_in_words(
     format!("{}, {part} of it of `{subject}`{reason}", about(cause, sum, None))
 }
 
-/// What the bytes of a cause are, all of them or those of one database or index.
+/// What the bytes of a cause are, in total or for one database or index.
 fn about(cause: Cause, sum: i64, most: Option<&str>) -> String {
     let of = most.map_or_else(String::new, |subject| format!(" of `{subject}`"));
     let made = most.map_or_else(String::new, |subject| format!(" `{subject}`"));

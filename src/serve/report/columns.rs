@@ -10,14 +10,14 @@ use crate::{
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// Where there is no room for a column.
+/// Which screens are too narrow for a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// It is always shown.
+    /// None: the column is always shown.
     Any,
-    /// A phone has none.
+    /// Phones.
     Rest,
-    /// Neither a phone nor a terminal of 80 characters has any.
+    /// Phones, and terminals of 80 characters.
     Wide,
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Room {
 pub(crate) struct Title {
     pub(crate) text: &'static str,
     pub(crate) room: Room,
-    /// The field of the API that the list is sorted by.
+    /// The API field by which the list is sorted when this column is chosen.
     pub(crate) sort: Option<&'static str>,
 }
 
@@ -37,7 +37,7 @@ impl From<&'static str> for Title {
 }
 
 impl Title {
-    /// Of a column by which a list can be sorted.
+    /// Lets the list be sorted by this column.
     pub(crate) const fn sorted_by(self, field: &'static str) -> Self {
         Self { sort: Some(field), ..self }
     }
@@ -48,12 +48,12 @@ pub(crate) const fn any(text: &'static str) -> Title {
     Title { text, room: Room::Any, sort: None }
 }
 
-/// The title of a column for which a phone has no room.
+/// The title of a column that phones leave out.
 pub(crate) const fn rest(text: &'static str) -> Title {
     Title { room: Room::Rest, ..any(text) }
 }
 
-/// The title of a column that needs a wide screen.
+/// The title of a column that only wide screens show.
 pub(crate) const fn wide(text: &'static str) -> Title {
     Title { room: Room::Wide, ..any(text) }
 }
@@ -64,7 +64,7 @@ pub(crate) enum Kind {
     Text,
     /// Aligned to the right, and never broken.
     Number,
-    /// Sentences, which need width.
+    /// Sentences, which need more width.
     Sentence,
 }
 
@@ -118,43 +118,43 @@ impl<T: Copy> Table<T> {
     }
 }
 
-/// What a cell says, part by part.
+/// The content of a cell, part by part.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell(pub(crate) Vec<Part>);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) value: Value,
-    /// The style of the console.
+    /// The console's CSS class.
     pub(crate) class: Option<&'static str>,
-    /// What the console explains it with.
+    /// An explanation that the console shows on hover.
     pub(crate) title: Option<String>,
-    /// The page of the console that it leads to.
+    /// The console page that the part links to.
     pub(crate) to: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
-    /// A name chosen by somebody else.
+    /// A name chosen by a user.
     Name(String),
     /// The name of a node.
     Node(String),
-    /// Words of recliner.
+    /// recliner's own words.
     Words(String),
-    /// The title and the name of rules that the console draws a line for.
+    /// The title and the name of a set of rules that has a line in a chart.
     Rules(String, String),
     Bytes(u64),
     /// A time of the API.
     Time(String),
     Seconds(f64),
-    /// From 0 to 1.
+    /// A share from 0 to 1.
     Share(f64),
     Unknown,
     /// A reason, which the console shows on request.
     Why(String),
     /// Lines that the console shows on request, below these words.
     Details(String, Vec<String>),
-    /// What a phone shows below the first column, because it leaves out the column that has it.
+    /// Text that a phone shows below the first column, in place of a column that it leaves out.
     Below(String),
 }
 
@@ -183,7 +183,6 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
 }
 
 impl Cell {
-    /// Nothing.
     pub(crate) const fn none() -> Self {
         Self(Vec::new())
     }
@@ -192,7 +191,7 @@ impl Cell {
         bytes.into().map(Value::Bytes).into()
     }
 
-    /// With the error of a sample, if there is any.
+    /// Adds the error of a sample, if there is one.
     pub(crate) fn within(self, error: Option<u64>) -> Self {
         match error {
             None | Some(0) => self,
@@ -200,7 +199,7 @@ impl Cell {
         }
     }
 
-    /// A sum, marked where it is a lower bound or an estimate.
+    /// A sum, marked if it is a lower bound or an estimate.
     pub(crate) fn bounded(sum: impl Into<Option<u64>>, unknown: u64, estimated: u64) -> Self {
         let Some(sum) = sum.into() else { return Value::Unknown.into() };
         let (mark, means) = match size::bound(unknown, estimated) {
@@ -239,7 +238,7 @@ impl Cell {
         Value::Words(words.into()).into()
     }
 
-    /// The day of a time of the API, with the time.
+    /// The day of an API time; the console explains it with the full time.
     pub(crate) fn date(at: &str) -> Self {
         Self::words(day(at)).explained(Some(at))
     }
@@ -260,7 +259,7 @@ impl Cell {
         Self::from(name).leading(link("target", &[("id", id)]))
     }
 
-    /// A target by its id, with the name that people use beside a column of nodes.
+    /// A target given by id, with the name used next to a column of nodes.
     pub(crate) fn id(id: &str, ddoc: Option<&str>) -> Self {
         Self::target(id, &target_name(id, ddoc))
     }
@@ -273,25 +272,24 @@ impl Cell {
         }
     }
 
-    /// Why a target waits.
     pub(crate) fn reason(label: &str) -> Self {
         let meaning = RefusalReason::from_label(label).map(RefusalReason::meaning);
         let words = Self::words(RefusalReason::words_of(label)).explained(meaning);
         words.leading(format!("docs/why.html#{label}"))
     }
 
-    /// Followed by another.
+    /// Appends another cell.
     pub(crate) fn and(mut self, other: impl Into<Self>) -> Self {
         self.0.extend(other.into().0);
         self
     }
 
-    /// Followed, on a phone alone, by what a column says that it leaves out.
+    /// Appends text that only phones show, in place of a column that they leave out.
     pub(crate) fn below(self, text: &str) -> Self {
         self.and(Self::from(Value::Below(text.to_owned())))
     }
 
-    /// In a style of the console.
+    /// Sets the console's CSS class.
     pub(crate) fn styled(mut self, class: &'static str) -> Self {
         self.0.iter_mut().for_each(|part| part.class = Some(class));
         self
@@ -301,26 +299,25 @@ impl Cell {
         self.styled("quiet")
     }
 
-    /// With an explanation in the console.
+    /// Adds an explanation for the console.
     pub(crate) fn explained(mut self, title: Option<&str>) -> Self {
         let title = title.map(str::to_owned);
         self.0.iter_mut().for_each(|part| part.title.clone_from(&title));
         self
     }
 
-    /// Leading to a page of the console.
+    /// Links to a page of the console.
     pub(crate) fn leading(mut self, to: String) -> Self {
         self.0.iter_mut().for_each(|part| part.to = Some(to.clone()));
         self
     }
 }
 
-/// What people call a target beside a column of nodes.
+/// A target's name for people, next to a column of nodes.
 pub(crate) fn target_name(id: &str, ddoc: Option<&str>) -> String {
     id.parse::<TargetId>().map_or_else(|_| id.to_owned(), |id| id.name(ddoc))
 }
 
-/// The day of a time of the API.
 pub(crate) fn day(at: &str) -> &str {
     at.split('T').next().unwrap_or(at)
 }
@@ -333,7 +330,7 @@ pub(crate) fn link(page: &str, query: &[(&str, &str)]) -> String {
     [page, mark, &pairs.join("&")].concat()
 }
 
-/// Percent-encodes every character that has a meaning in a query.
+/// Percent-encodes every character that could have a meaning in a query.
 fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }

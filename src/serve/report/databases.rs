@@ -1,6 +1,6 @@
 //! Databases as their owners know them: the shards and indexes of one name together, in all copies.
 //!
-//! One pass over all targets makes the sums; sentences are made for the databases of a page alone.
+//! One pass over all targets makes the sums; sentences are made only for the databases of the requested page.
 
 use super::{
     DeletionAges, Target,
@@ -69,9 +69,10 @@ pub struct DatabaseLine {
     /// Bytes that compactions would free.
     pub reclaimable_bytes: u64,
     /// Bytes by which the files will grow within a day at the current rate without compaction; null until a
-    /// file was watched for half of it.
+    /// file has been watched for at least half a day.
     pub growth_day_bytes: Option<u64>,
-    /// Bytes by which the files will grow within seven days without compaction; null until it was watched for half of them.
+    /// Bytes by which the files will grow within seven days without compaction; null until a file has been watched for
+    /// half of that.
     pub growth_week_bytes: Option<u64>,
     /// Number of shard copies and views.
     pub targets: u64,
@@ -82,19 +83,19 @@ pub struct DatabaseLine {
     /// When the last compaction of one of the database's files ended, as far back as the journal was searched;
     /// null if none was found.
     pub last_compaction: Option<String>,
-    /// Why most of the reclaimable bytes are not compacted now; null if all of them start, no channel takes
-    /// them, or there are none.
+    /// Why most of the reclaimable bytes are not compacted now; null if they all start, if no channel takes
+    /// them, or if there are none.
     #[schemars(with = "Option<vocabulary::RefusalReason>")]
     pub reason: Option<Word>,
     /// In one or two words, why no channel takes them; null if one does.
     pub not_taken: Option<Word>,
-    /// Either reason as a sentence about the largest such file.
+    /// Either reason as a sentence about the largest file that it holds back.
     pub why: Option<String>,
-    /// Number of shard copies and views that wait for their compaction and need no change of settings for it.
+    /// Number of shard copies and views that wait for a compaction and need no change of settings for it.
     pub waiting: u64,
     /// How fast they are compacted; null unless the database is asked for by its name.
     pub pace: Option<Pace>,
-    /// How old its deleted documents are; null if none is deleted, nothing is recorded, or the database is not asked
+    /// How old its deleted documents are; null if there are none, nothing is recorded, or the database is not asked
     /// for by its name.
     pub deletions: Option<DeletionAges>,
 }
@@ -102,16 +103,16 @@ pub struct DatabaseLine {
 /// How fast the files of a database are compacted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pace {
-    /// Number of its compactions that freed space within a day.
+    /// Number of its compactions that freed space within the last day.
     pub freed_lately: u64,
     /// Whether there may have been more, because the journal was not searched that far.
     pub at_least: bool,
-    /// Seconds until those that wait are done at this pace; null if nothing was freed, the journal is younger
-    /// than a day, or a run compacts them.
+    /// Seconds until the waiting ones are done at this pace; null if nothing was freed, the journal is
+    /// younger than a day, or a run compacts them.
     pub rest_seconds: Option<u64>,
 }
 
-/// What databases are sorted by.
+/// The field by which databases are sorted.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,17 +139,17 @@ pub enum DatabaseSort {
 /// Which databases are listed.
 #[derive(Clone, Debug, Default)]
 pub struct WantedDatabases<'a> {
-    /// Only those with this text in their name, whatever its case.
+    /// Only those whose name contains this text, ignoring case.
     pub search: Option<&'a str>,
     /// The order.
     pub sort: DatabaseSort,
-    /// Whether the least comes first; otherwise, numbers begin with the greatest and names with the first.
+    /// Whether the smallest comes first; by default, numbers begin with the largest and names with the first.
     pub is_ascending: Option<bool>,
     /// Only the database of exactly this name.
     pub name: Option<&'a str>,
-    /// Databases to leave out first.
+    /// Number of databases to skip.
     pub offset: usize,
-    /// Databases at most.
+    /// Maximum number of databases.
     pub limit: usize,
 }
 
@@ -158,7 +159,7 @@ type LastCompactions = HashMap<String, Moment>;
 /// The newest jobs of the journal, the newest first.
 #[derive(Clone, Debug, Default)]
 pub struct NewestJobs {
-    /// How they ended.
+    /// How the jobs ended.
     pub jobs: Vec<Outcome>,
     /// Whether the journal has older ones.
     pub has_older: bool,
@@ -176,7 +177,7 @@ impl NewestJobs {
         last
     }
 
-    /// The pace of a database; `None` where no job is known.
+    /// The pace of a database; `None` if no job is known.
     fn pace(&self, plan: &Plan, line: &DatabaseLine, now: Moment) -> Option<Pace> {
         let oldest = self.jobs.last()?;
         let covers_day = oldest.ended_at.age(now) >= DAY;
@@ -261,13 +262,13 @@ impl DatabaseLine {
         Cell::bounded(sum, self.unmeasured, self.estimated)
     }
 
-    /// The line of the database of this name in the list of all; `None` if it has no files.
+    /// The line of the database with this name, as in the list; `None` if it has no files.
     pub fn of(plan: &Plan, name: &str, jobs: &NewestJobs, now: Moment) -> Option<Self> {
         let wanted = WantedDatabases { name: Some(name), limit: 1, ..WantedDatabases::default() };
         Databases::of(plan, &wanted, jobs, now).databases.pop()
     }
 
-    /// The line with what the record of its deletions says, if there is one.
+    /// Adds the ages of deleted documents, if they are recorded.
     #[must_use]
     pub fn with_deletions(
         self,
@@ -279,8 +280,7 @@ impl DatabaseLine {
         Self { deletions, ..self }
     }
 
-    /// What a reader wants to know first: how large it is, what compactions would free, how fast it
-    /// grows, and when what waits will be done.
+    /// A summary: its size, what compactions would free, its growth, and when the waiting compactions will be done.
     pub fn says(&self) -> String {
         let [size, reclaimable] = [self.file_bytes, self.reclaimable_bytes].map(format_size_short);
         let bound = bound_in_words(self.unmeasured, self.estimated);
@@ -305,7 +305,7 @@ impl DatabaseLine {
         text + "."
     }
 
-    /// What its bytes are, in a sentence.
+    /// A sentence about what its bytes are.
     pub fn parts_say(&self) -> String {
         let Self { document_bytes, index_bytes, reclaimable_bytes, unmeasured, .. } = self;
         let [documents, indexes, reclaimable] =
@@ -321,13 +321,13 @@ impl DatabaseLine {
     }
 }
 
-/// Bytes by which files will grow, each as far ahead as it was watched for long enough: a new index is an event, and no
+/// Expected growth in bytes, each file as far ahead as its observation allows: a new index is a single event, not a
 /// rate.
 #[derive(Clone, Copy, Debug, Default)]
 struct ExpectedGrowth {
     day: f64,
     week: f64,
-    /// How far ahead the growth of one of the files is known.
+    /// The furthest that the growth of any file is known ahead.
     reach: Duration,
 }
 
@@ -344,34 +344,34 @@ impl ExpectedGrowth {
         self.reach = self.reach.max(other.reach);
     }
 
-    /// Growth within a day or a week; `None` until it was watched for long enough.
+    /// Growth within a day or a week; `None` until a file has been watched for long enough.
     fn within(self, span: Duration) -> Option<u64> {
         let bytes = if span > DAY { self.week } else { self.day };
         (self.reach >= span).then(|| to_bytes(bytes.max(0.0)))
     }
 }
 
-/// What the files of one database, or of one index, add up to.
+/// The sums over the files of one database or index.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     document_bytes: u64,
     pub(super) index_bytes: u64,
-    /// The part of what compactions would free that is in indexes.
+    /// The reclaimable bytes that are in indexes.
     pub(super) index_waste_bytes: u64,
     pub(super) reclaimable_bytes: u64,
-    /// Where databases are sorted by it; otherwise it is worked out for those of the page.
+    /// Filled here only if databases are sorted by growth; otherwise computed for the databases of the page.
     growth: ExpectedGrowth,
     targets: u64,
     pub(super) unmeasured: u64,
     pub(super) estimated: u64,
 }
 
-/// Instances of a database with one name are one: old files beside a database that was made anew.
+/// Instances with the same name count together: old files remain when a database is created again.
 pub(super) fn sums_by_name(
     snapshot: &Snapshot,
     with_growth: Option<Moment>,
 ) -> HashMap<&str, Sums> {
-    // Names are compared once for each instance, and not for each of a million targets.
+    // Names are compared once per instance, not for each of a million targets.
     let mut instances: Vec<Sums> = Vec::new();
     for target in snapshot.files_once() {
         let at = target.db().as_usize();
@@ -462,17 +462,17 @@ impl Sums {
     }
 }
 
-/// Why a channel that takes the files does not start them, why no channel takes them, and either as a sentence.
+/// Why a channel does not start files that it takes; why no channel takes them; and either reason as a sentence.
 type Reason = (Option<Word>, Option<Word>, Option<String>);
 
-/// Reclaimable bytes with one reason, and the target that has most of them.
+/// Reclaimable bytes with one reason, and the target with the most of them.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     bytes: u64,
     largest: (u64, TargetIx),
 }
 
-/// What is worked out for the databases of a page alone.
+/// Values that are computed only for the databases of a page.
 #[derive(Clone, Debug, Default)]
 struct Details {
     growth: ExpectedGrowth,
@@ -500,7 +500,7 @@ impl Details {
         held.largest = held.largest.max(largest);
     }
 
-    /// Why most of what is reclaimable is not compacted now.
+    /// Why most of the reclaimable bytes are not compacted now.
     fn reason(&self, plan: &Plan) -> Reason {
         let most = self.by_reason.values().max_by_key(|held| (held.bytes, held.largest));
         let target = most.and_then(|held| plan.snapshot.target(held.largest.1));
@@ -508,7 +508,7 @@ impl Details {
     }
 }
 
-/// Why most of what is reclaimable in these databases is not compacted now, in a word each.
+/// One word for each database: why most of its reclaimable bytes are not compacted now.
 pub fn waste_reasons(
     plan: &Plan,
     names: &BTreeSet<String>,
@@ -522,7 +522,6 @@ pub fn waste_reasons(
     reasons.collect()
 }
 
-/// The details of these databases.
 fn details<'a>(
     plan: &'a Plan,
     names: impl Iterator<Item = &'a str>,
@@ -559,7 +558,7 @@ fn reason_of(plan: &Plan, target: TargetRef<'_>) -> Reason {
     }
 }
 
-/// The databases of the wanted page, in order. What is unknown comes last in both directions, and equal ones stand by
+/// The databases of the wanted page, in order. Unknown values come last in both directions; equal ones are sorted by
 /// name.
 fn page<'a>(
     found: Vec<(&'a str, Sums)>,
@@ -586,7 +585,7 @@ fn page<'a>(
         let by_name = if is_by_name && !is_ascending { by_name.reverse() } else { by_name };
         one.0.is_none().cmp(&other.0.is_none()).then(by_key).then(by_name)
     };
-    // A page needs no more than its own end sorted.
+    // Only the page's own end needs to be sorted.
     let end = wanted.offset.saturating_add(wanted.limit);
     if end < keyed.len() {
         keyed.select_nth_unstable_by(end, order);

@@ -1,4 +1,4 @@
-//! How old the deleted documents of a database are, as far as recliner recorded.
+//! The ages of a database's deleted documents, as far as recliner recorded them.
 
 use crate::{
     model::deletions::{DeletedThen, DeletionRecord},
@@ -11,23 +11,23 @@ use serde::{Deserialize, Serialize};
 use std::iter;
 use wall_clock::Moment;
 
-/// Ages in days that the sentence names, besides the oldest.
+/// Ages in days that the sentence mentions, besides the oldest one.
 const SAID_DAYS: [u64; 4] = [90, 30, 7, 1];
 
 /// How old the deleted documents of a database are. One copy of each range counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeletionAges {
-    /// The suffix of the database's files, which tells it from another one of the same name.
+    /// The suffix of the database's files, which distinguishes it from another database of the same name.
     pub suffix: String,
-    /// Deleted documents now; null if a range was not read.
+    /// Current number of deleted documents; null if a range was not read.
     pub deleted: Option<u64>,
     /// The recorded times, the oldest first.
     pub times: Vec<DeletionTime>,
-    /// What follows from them, in a sentence.
+    /// The conclusion, in a sentence.
     pub says: String,
 }
 
-/// Deleted documents at a time.
+/// Deleted documents at one time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeletionTime {
     /// The time.
@@ -40,8 +40,8 @@ pub struct DeletionTime {
 }
 
 impl DeletionAges {
-    /// The ages by the record of a database and the present counts; `None` if nothing is recorded of the database that
-    /// now has this name, or none of its documents is deleted.
+    /// The ages from a database's record and its current counts; `None` if nothing is recorded of the current database
+    /// of this name, or none of its documents is deleted.
     pub fn of(record: &DeletionRecord, snapshot: &Snapshot, db: &str, now: Moment) -> Option<Self> {
         let mut instances = snapshot.databases();
         let (ix, _) = instances.find(|(_, name)| name.db == db && name.suffix == record.suffix)?;

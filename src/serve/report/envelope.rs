@@ -71,8 +71,8 @@ pub enum Conflict {
     },
     /// A run may not begin.
     Run {
-        /// The requests that it would send, if recliner only advises; about a thousand at most, and the error
-        /// says so.
+        /// The requests that it would send, if recliner only advises; at most about a thousand, which the
+        /// error mentions.
         requests: Vec<String>,
         /// What it would leave out.
         left_out: Vec<LeftOut>,

@@ -35,7 +35,7 @@ impl Found {
 
 /// A selector for what a text names, among the targets of a plan and those that no longer exist.
 pub fn selector(plan: &Plan, text: &str) -> TargetSelector {
-    // Other texts select targets by their ids alone.
+    // Other texts are used as an id.
     let found = if text.contains("/_design/") { find(plan, text).all() } else { Vec::new() };
     let views = found.into_iter().filter_map(|ix| plan.snapshot.target(ix));
     let views = views.filter(|target| target.kind() == TargetKind::View);
@@ -114,8 +114,7 @@ fn is_id_of(id: &TargetId, name: DbName<'_>) -> bool {
     }
 }
 
-/// The part of a text after a database's name and a slash: a design document, if the database has
-/// it.
+/// The text after a database's name and a slash: a design document, if the database has one of that name.
 fn design_of<'a>(text: &'a str, name: DbName<'_>) -> Option<&'a str> {
     text.strip_prefix(name.db)?.strip_prefix('/')
 }

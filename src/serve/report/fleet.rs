@@ -1,4 +1,4 @@
-//! What is shown of a cluster beside others, and of several recliners together.
+//! A cluster as it appears among others, and several recliners together.
 
 use super::{
     HourLine,
@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 
-/// The hours that tell of last night.
+/// Number of hours that count as last night.
 pub const NIGHT: usize = 12;
 
-/// What a person asks first about the cluster of a plan; `hours` are those of last night, if they could be read.
+/// An overview of a plan's cluster; `hours` are those of last night, if they could be read.
 pub fn overview(
     plan: &Plan,
     advice: &AdviceView,
@@ -67,30 +67,30 @@ fn open_advice(advice: &AdviceView, now: Moment) -> OpenAdvice {
     OpenAdvice { open: open.sum(), worst }
 }
 
-/// Other recliners, each for its own cluster: those that need a person first. Unknown is null.
+/// Other recliners, each for its own cluster, those that need a person first. Unknown is null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetAnswer {
     /// How many need a person, in a sentence.
     pub says: String,
-    /// The recliners, the most urgent first; then those with a volume that is full first, then by waste.
+    /// The recliners, the most urgent first; then by the date on which a volume is full, then by waste.
     pub members: Vec<MemberLine>,
-    /// What could not be read of the lists that name recliners; their last content counts.
+    /// What could not be read from the lists that name recliners; their last content is used.
     pub problems: Vec<String>,
 }
 
-/// A recliner with what it said of its cluster when it was last asked. If it gave no answer, all of that is null.
+/// A recliner and its last answer about its cluster. Without an answer, all of that is null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberLine {
     /// The name that a list gives it, otherwise its host and port.
     pub name: String,
-    /// Where it is asked, and where its console is.
+    /// The URL of its API and console.
     pub url: String,
     /// Why it needs a person.
     #[schemars(with = "vocabulary::Attention")]
     pub attention: Word,
-    /// The same in a sentence; empty if nothing needs a person and nothing is advised.
+    /// The reason as a sentence; empty if nothing needs a person and nothing is advised.
     pub says: String,
-    /// Since when it is silent: its last answer, otherwise the first request; null if it answered.
+    /// Since when it has not answered: its last answer, otherwise the first request; null if it answered.
     pub silent_since: Option<String>,
     /// Its version.
     pub version: Option<String>,
@@ -98,7 +98,7 @@ pub struct MemberLine {
     pub mode: Option<String>,
     /// What is suspended, in sentences.
     pub suspended: Option<Vec<String>>,
-    /// What it says of its cluster.
+    /// Its overview of its cluster.
     #[serde(flatten)]
     pub overview: Overview,
 }
@@ -125,7 +125,7 @@ impl FleetAnswer {
     }
 }
 
-/// How many members there are, and how many need a person, and why.
+/// How many members there are, how many need a person, and why.
 fn says_of(fleet: &Fleet, sorted: &[(Attention, &Member)]) -> String {
     if !fleet.is_configured {
         return "No other recliners are configured; name them under fleet.urls, fleet.file_sd or fleet.http_sd."
@@ -146,7 +146,7 @@ fn says_of(fleet: &Fleet, sorted: &[(Attention, &Member)]) -> String {
 }
 
 impl FleetAnswer {
-    /// The recliners; in the console, each name leads to that recliner's own.
+    /// The recliners; in the console, each name links to that recliner's console.
     pub(crate) fn table(&self) -> Table<&MemberLine> {
         let attention =
             |it: &MemberLine| Cell::words(it.attention.replace('_', " ")).styled(it.class());
@@ -178,7 +178,7 @@ impl FleetAnswer {
 }
 
 impl MemberLine {
-    /// A sum, marked where it is a lower bound.
+    /// A sum, marked if it is a lower bound.
     fn sum(&self, sum: Option<u64>, unread: u64) -> Cell {
         let unmeasured = self.overview.unmeasured.unwrap_or_default();
         Cell::bounded(sum, unmeasured.saturating_add(unread), 0)

@@ -1,4 +1,4 @@
-//! The forecasts of volumes, and how earlier ones did.
+//! The forecasts of volumes, and how accurate earlier ones were.
 
 use crate::{
     advice::AdviceView,
@@ -12,27 +12,27 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
 
-/// The last forecasts that are compared and listed.
+/// Number of past forecasts that are compared and listed.
 const LAST: usize = 30;
 
-/// The forecasts of all volumes of known free space, with the compactions that run in the present mode: those of
-/// smoosh, or recliner's own.
+/// The forecasts of all volumes with known free space, given the compactions of the current mode: smoosh's or
+/// recliner's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Forecasts {
-    /// How earlier forecasts did, in a sentence for each volume.
+    /// How accurate earlier forecasts were, in a sentence for each volume.
     pub says: Vec<String>,
     /// The volumes.
     pub volumes: Vec<VolumeForecastLine>,
 }
 
-/// The forecast of one volume. Ranges hold four outcomes of five.
+/// The forecast of one volume. Ranges contain four outcomes of five.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeForecastLine {
     /// The volume.
     pub volume: String,
     /// When the forecast was made; null if there is none.
     pub made_at: Option<String>,
-    /// Why there is none; null if there is one.
+    /// Why there is no forecast; null if there is one.
     pub withheld: Option<String>,
     /// For how long growth was watched, in seconds; null if there is no forecast.
     pub watched_seconds: Option<u64>,
@@ -41,9 +41,9 @@ pub struct VolumeForecastLine {
     /// When the volume is full.
     #[serde(flatten)]
     pub full: FullDates,
-    /// How the last forecasts for each horizon did.
+    /// How accurate the last forecasts for each horizon were.
     pub record: Vec<RecordLine>,
-    /// The last kept forecasts, the latest first.
+    /// The last forecasts that were kept, the latest first.
     pub kept: Vec<KeptLine>,
 }
 
@@ -53,7 +53,7 @@ pub struct VolumeForecastLine {
 pub struct FullDates {
     /// When the volume is full, by the median of the forecast; null if not within its reach, or unknown.
     pub full_at: Option<String>,
-    /// The begin of the range of `full_at`: one outcome of ten is earlier; null if not within reach, or unknown.
+    /// The start of the range of `full_at`: one outcome of ten is earlier; null if not within reach, or unknown.
     pub full_early_at: Option<String>,
     /// The end of the range of `full_at`: one outcome of ten is later; null if not within reach, or unknown.
     pub full_late_at: Option<String>,
@@ -68,7 +68,7 @@ impl FullDates {
         Self { full_at, full_early_at, full_late_at }
     }
 
-    /// The range in words; none within one day, or if there is none.
+    /// The range in words; `None` if it lies within one day, or is unknown.
     pub(crate) fn likely(&self) -> Option<String> {
         let [early, median, late] = [&self.full_early_at, &self.full_at, &self.full_late_at]
             .map(|at| at.as_deref().and_then(Moment::parse));
@@ -76,27 +76,27 @@ impl FullDates {
     }
 }
 
-/// Free bytes at one moment ahead.
+/// Free bytes at one future moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FreeLine {
     /// Days ahead.
     pub days: u32,
-    /// The begin of the range.
+    /// The lower end of the range.
     pub low_bytes: u64,
     /// The median.
     pub median_bytes: u64,
-    /// The end of the range.
+    /// The upper end of the range.
     pub high_bytes: u64,
 }
 
-/// How the last forecasts for one horizon did.
+/// How accurate the last forecasts for one horizon were.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordLine {
     /// Days ahead.
     pub days: u32,
-    /// Number of forecasts that were compared with what came, at most 30.
+    /// Number of forecasts compared with the actual free space, at most 30.
     pub compared: usize,
-    /// How many of them held what came within their range.
+    /// Number of these whose range contained the actual free space.
     pub within: usize,
     /// The median error, as a share of the median change of free space in that time; null before one was compared.
     pub error_ratio: Option<f64>,
@@ -109,9 +109,9 @@ pub struct KeptLine {
     pub made_at: String,
     /// Free bytes then.
     pub free_bytes: u64,
-    /// What it said.
+    /// The predicted free bytes.
     pub ahead: Vec<FreeLine>,
-    /// Free bytes that came, in the order of `ahead`; null if that moment is to come, or was not measured.
+    /// The actual free bytes, in the order of `ahead`; null if that moment is still to come, or was not measured.
     pub came_bytes: Vec<Option<u64>>,
 }
 
@@ -144,7 +144,7 @@ impl Forecasts {
 }
 
 impl VolumeForecastLine {
-    /// How the forecasts did, in a sentence.
+    /// How accurate the forecasts were, in a sentence.
     pub fn says(&self) -> String {
         let told: Vec<String> = self.record.iter().filter_map(RecordLine::says).collect();
         if told.is_empty() {

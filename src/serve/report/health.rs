@@ -30,7 +30,7 @@ impl Status {
         self.of_severity(true)
     }
 
-    /// What an operator should look at soon.
+    /// The problems that an operator should look at soon.
     pub fn warnings(&self) -> Vec<String> {
         self.of_severity(false)
     }
@@ -141,7 +141,7 @@ impl Status {
         about_nodes("about how nodes are reached", found.collect())
     }
 
-    /// The sentence that nothing is wrong, if that is true.
+    /// The sentence that nothing is wrong; `None` if something is.
     pub fn all_clear(&self) -> Option<&'static str> {
         let is_fine = self.ready && self.suspensions.is_empty() && self.concerns().is_empty();
         is_fine.then_some(match *self.nodes {

@@ -1,4 +1,4 @@
-//! View indexes with who reads them.
+//! View indexes and who reads them.
 
 use super::{
     SpreadLine,
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
 use wall_clock::Moment;
 
-/// The most views that are listed of an index.
+/// Maximum number of views listed for an index.
 const MAX_VIEWS: usize = 50;
 
 /// View indexes with their readers, the largest first.
@@ -32,7 +32,7 @@ pub struct Indexes {
     pub generated_at: String,
     /// What the logs cover, in a sentence.
     pub says: String,
-    /// The first day since when, without a gap, every request to every node is known; null if there is none.
+    /// The first day since which every request to every node is known without a gap; null if there is none.
     pub covered_since: Option<String>,
     /// The last such day.
     pub covered_until: Option<String>,
@@ -49,14 +49,14 @@ pub struct Indexes {
 pub struct IndexLine {
     /// The id of its target.
     pub id: String,
-    /// Whether it is one of views or a search index.
+    /// Whether it is a view index or a search index.
     #[schemars(with = "vocabulary::Kind")]
     pub kind: Word,
     /// The database.
     pub db: String,
-    /// The design documents that share it, by id.
+    /// The ids of the design documents that share it.
     pub ddocs: Vec<String>,
-    /// Another design document whose index has all of its functions too.
+    /// Another design document whose index has all of its functions.
     pub also_in: Option<String>,
     /// Bytes of its files.
     pub file_bytes: Option<u64>,
@@ -66,31 +66,31 @@ pub struct IndexLine {
     pub build_seconds: Option<SpreadLine>,
     /// Number of its views; null if its design documents were not read.
     pub view_count: Option<usize>,
-    /// The last day on which it was read, or another function of its design documents; null if no log shows any. Any
-    /// query of Mango counts for all indexes of Mango in its database.
+    /// The last day on which it, or another function of its design documents, was read; null if no log shows a read.
+    /// A Mango query counts for all Mango indexes of its database.
     pub last_read: Option<String>,
-    /// Reads a day, over the latest 30 days with a log; null if there is none.
+    /// Reads per day, over the latest 30 days with a log; null if there is none.
     pub reads_per_day: Option<f64>,
     /// The classes of clients that read it: `browser`, `replicator`, `library` or `unknown`.
     pub readers: Vec<String>,
-    /// The day since when every request is known and none read it; null if it was read since, or if requests are not
-    /// known.
+    /// The day since which every request is known and none read it; null if it was read since, or if requests are
+    /// not known.
     pub unread_since: Option<String>,
     /// The number of days since then.
     pub unread_days: Option<u32>,
-    /// Its views that logs name.
+    /// Its views that appear in logs.
     pub views: Vec<ViewReads>,
 }
 
-/// A view that logs name. Dropping one of several builds the index of all others again: `recliner preflight` says what
-/// that costs.
+/// A view that appears in logs. Dropping one of several views rebuilds the index of all others: `recliner preflight`
+/// predicts the cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ViewReads {
     /// Its name.
     pub view: String,
     /// The last day on which it was read.
     pub last_read: Option<String>,
-    /// Reads a day, over the latest 30 days with a log.
+    /// Reads per day, over the latest 30 days with a log.
     pub reads_per_day: Option<f64>,
     /// The classes of clients that read it.
     pub readers: Vec<String>,
@@ -112,7 +112,7 @@ impl Indexes {
             .text(wide("by"), |it| it.readers.join(", "))
     }
 
-    /// Which indexes another design document has too, in sentences.
+    /// Sentences about indexes that another design document also has.
     pub(crate) fn repeated(&self) -> impl Iterator<Item = String> {
         let both = self.indexes.iter().filter_map(|it| Some((it.name(), it.also_in.as_deref()?)));
         both.map(|(index, other)| format!("All functions of {index} are in {other} too."))
@@ -157,7 +157,7 @@ impl Indexes {
     }
 }
 
-/// What the logs cover.
+/// A sentence about what the logs cover.
 fn coverage(reads: &Reads, covered: Option<(Day, Day)>, now: Moment) -> String {
     if reads.sources.is_empty() {
         return "No access log is followed, so who reads the indexes is unknown: name the logs in reads.logs.".to_owned();
@@ -209,7 +209,7 @@ impl IndexLine {
         }
     }
 
-    /// When it was last read, or since when it was not; with the views that logs name.
+    /// When it was last read, or since when it has not been; with the views that appear in logs.
     fn when_read(&self) -> Cell {
         let when: Cell = match (&self.last_read, self.unread_days) {
             (Some(day), _) => Cell::words(day),

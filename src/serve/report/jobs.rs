@@ -1,4 +1,4 @@
-//! Running jobs, whoever started them, as the API shows them.
+//! Running jobs of any owner, as the API shows them.
 
 use super::{
     columns::{Cell, Table, Value, rest, wide},
@@ -82,7 +82,7 @@ impl JobLine {
             .target
             .as_ref()
             .map_or_else(|| Cell::from(self.name()), |id| Cell::target(id, &self.name()));
-        // Of a view, the task is about one shard's file.
+        // The task of a view is about the file of one shard.
         let name = name.explained(Some(&self.shard));
         build.and(name).below(self.node.as_deref().unwrap_or("?"))
     }

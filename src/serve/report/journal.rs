@@ -158,7 +158,7 @@ impl HourLine {
         sums
     }
 
-    /// Adds a job with its ending, owner and kind; a word that this version does not know counts as none of them.
+    /// Adds a job with its ending, owner and kind; words that this version does not know are not counted.
     fn add(
         &mut self,
         (ending, owner, kind): (Option<JobResult>, Option<JobOwner>, Option<TargetKind>),
@@ -377,7 +377,7 @@ pub struct EventLine {
     pub class: Option<Word>,
 }
 
-/// A time, as the API writes it or as the journal stores it.
+/// An API time as text, or a time as the journal stores it.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Time {
@@ -405,7 +405,7 @@ where
     Option::deserialize(from).map(Some)
 }
 
-/// A type of events for people. Advice is found by a rule, so it is not called given.
+/// An event type for people.
 pub fn event_type_in_words(label: &str) -> String {
     match label {
         "advice_given" => "new recommendation".to_owned(),
@@ -480,7 +480,7 @@ impl EventLine {
         event_type_in_words(&self.event_type)
     }
 
-    /// The run that the event is about, with what it covers if that is everything, and its progress.
+    /// The run that the event is about, the scope if it is everything, and the progress.
     pub fn run_in_words(&self) -> Option<String> {
         let covers = if self.db.is_none() && self.node.is_none() { " over everything" } else { "" };
         let progress = self.done.zip(self.members);
@@ -488,11 +488,11 @@ impl EventLine {
         Some(format!("run {}{covers}{}", self.run?, progress.unwrap_or_default()))
     }
 
-    /// What happened, apart from its type and what it is about.
+    /// What happened, without the type and the subject.
     pub fn details(&self) -> String {
         let word = Option::<String>::clone;
         let freed = self.freed_bytes.flatten();
-        // The bytes already say that it freed some, or grew.
+        // The bytes already show whether it freed space or grew.
         let result = self.result.as_deref();
         let result = result.filter(|it| freed.is_none() || !matches!(*it, "freed" | "grew"));
         let again = |words: String| words + &self.again();
@@ -531,7 +531,7 @@ impl EventLine {
         details.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
-    /// How often and when it was repeated.
+    /// How often it was repeated, and when.
     fn again(&self) -> String {
         let Some(count) = self.count else { return String::new() };
         let [first, last] =
@@ -542,7 +542,7 @@ impl EventLine {
         }
     }
 
-    /// How many other targets it is about.
+    /// The number of other targets that it is about.
     pub fn others(&self) -> String {
         match self.targets.filter(|_| self.of.is_none()) {
             Some(targets @ 2..) => format!(" and {} more", targets - 1),
@@ -550,7 +550,7 @@ impl EventLine {
         }
     }
 
-    /// The lines of journal entries, with the names that the views have now.
+    /// The lines of journal entries; views get the names that they have now.
     pub fn all(entries: &[(u64, JournalEvent)], tables: &Snapshot) -> Vec<Self> {
         let views = entries.iter().filter_map(|(_, event)| event.details.target());
         let views: HashSet<&TargetId> = views.filter(|id| id.kind() == TargetKind::View).collect();
@@ -562,7 +562,7 @@ impl EventLine {
         entries.iter().map(named).collect()
     }
 
-    /// The line of a journal entry, which is stored under the same names: only times differ.
+    /// The line of a journal entry, which is stored with the same field names; only times differ.
     pub fn of(seq: u64, event: &JournalEvent) -> Self {
         let mut stored = serde_json::to_value(event).unwrap_or_default();
         stored["seq"] = seq.into();
@@ -570,7 +570,7 @@ impl EventLine {
     }
 }
 
-/// The first design document of each of these views, where it is known.
+/// The first design document of each of these views, if known.
 fn designs(views: &HashSet<&TargetId>, tables: &Snapshot) -> HashMap<TargetId, String> {
     if views.is_empty() {
         return HashMap::new();

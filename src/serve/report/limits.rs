@@ -12,7 +12,7 @@ const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
 const HOURS_OF_WEEK: u64 = 7 * 24;
 
-/// One limit, and how much of it compactions use, whatever started them.
+/// One limit, and how much of it compactions of any owner use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitLine {
     /// The configuration key; `channels.<name>.concurrency` for a channel's own limit.
@@ -36,7 +36,7 @@ pub struct DutyLine {
     pub busy_since: String,
     /// Length of that period, in seconds.
     pub busy_seconds: u64,
-    /// Until when the node rests; null while compactions still run.
+    /// Until when the node pauses; null while compactions still run.
     pub rests_until: Option<String>,
 }
 
@@ -87,7 +87,7 @@ impl LimitLine {
 }
 
 impl DutyLine {
-    /// Every node that works or rests; empty if the limit allows all of its time.
+    /// Every node that works or pauses; empty if the limit allows all of its time.
     pub fn all(plan: &Plan, now: Moment) -> Vec<Self> {
         let is_limited = plan.rules.limits.duty_percent < 100.0;
         let members = plan.snapshot.members().filter(|_| is_limited);

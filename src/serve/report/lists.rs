@@ -1,4 +1,4 @@
-//! Responses with one long list, of which the reader gets a part.
+//! Responses with one long list, returned page by page.
 
 use super::{ChannelWeek, DutyLine, Explained, LimitLine, Target};
 use crate::plan::{Plan, QueueView};
@@ -52,7 +52,7 @@ pub struct Queues {
     pub limit: usize,
     /// The limits, and how much of each is used by running compactions, whatever started them.
     pub limits: Vec<LimitLine>,
-    /// Nodes on which recliner's compactions run, or that rest after them.
+    /// Nodes on which recliner's compactions run, or that pause after them.
     #[serde(default)]
     pub duty: Vec<DutyLine>,
     /// When each channel may start compactions in the current week.

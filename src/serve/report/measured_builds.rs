@@ -1,4 +1,4 @@
-//! The API's view of how fast view indexes were built. It has types of its own, because the journal
+//! The API's view of how fast view indexes were built. It has its own types, because the journal
 //! stores the time of a build as a number.
 
 use crate::model::records::BuildSpeed;
@@ -49,7 +49,7 @@ impl MeasuredBuilds {
         Self { builds: speeds.iter().map(line).collect() }
     }
 
-    /// What the answer of another process says. Those without a time are left out.
+    /// The builds in another process's answer, without those that lack a time.
     pub fn into_speeds(self) -> Vec<BuildSpeed> {
         let speed = |line: MeasuredBuild| {
             let MeasuredBuild { at, db, design, node, language, views, changes, seconds, indexers } =

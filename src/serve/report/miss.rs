@@ -192,7 +192,7 @@ impl MissLine {
     }
 }
 
-/// Why no channel takes a target, in one or two words with their meaning, the most telling reason first.
+/// Why no channel takes a target, in one or two words with their meaning, the most informative reason first.
 const NOT_TAKEN: [(MissReason, &str, &str); 10] = [
     (MissReason::Ignored, "ignored", "ignore names it"),
     (MissReason::UnknownSize, "size unknown", "its size has not been measured yet"),
@@ -208,11 +208,11 @@ const NOT_TAKEN: [(MissReason, &str, &str); 10] = [
         "there is too little waste in the file for any channel",
     ),
     (MissReason::AboveMaxPriority, "excessive", "it exceeds max_priority of the channels"),
-    // Only where no channel takes files of its size.
+    // Applies only if no channel takes files of this size.
     (MissReason::BelowMinSize, "small", "the file is smaller than any that a channel takes"),
     (MissReason::AboveMaxSize, "large", "the file is larger than any that a channel takes"),
     (MissReason::NoUpgradeNeeded, "current", "the file needs no upgrade"),
-    // Only where no channel looks at it: one that does says what is missing.
+    // Applies only if every channel excludes the target: a channel that considers it gives a better reason.
     (MissReason::Excluded, "excluded", "the channels exclude its name or its state"),
 ];
 
@@ -220,8 +220,8 @@ const NOT_TAKEN: [(MissReason, &str, &str); 10] = [
 const NOT_DUE: (&str, &str) =
     ("not due", "its waste has not yet cost as much as a compaction would");
 
-/// Why no channel takes a target, in one or two words. Each channel has its own reason; this is the most
-/// telling one.
+/// Why no channel takes a target, in one or two words. Each channel has its own reason; this returns the
+/// most informative one.
 pub fn not_taken(misses: &[MissLine]) -> Option<&'static str> {
     let word = |(reason, word, _): &(MissReason, &'static str, _)| {
         let miss = misses.iter().find(|miss| miss.reason == reason.label())?;
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!((current.would_take(), clean.would_take()), (None, None));
         let lean = line("ratio_dbs", MissReason::BelowMinPriority, 1.0, 2.0);
         assert_eq!(not_taken(&[current, lean]), Some("little waste"));
-        // Two channels share the files by size.
+        // Two channels that divide the files by size.
         let large = line("slack_dbs", MissReason::AboveMaxSize, 3e9, 2e9);
         assert_eq!(not_taken(std::slice::from_ref(&large)), Some("large"));
         let elsewhere = MissLine::new(&rent, Miss::without_numbers(MissReason::Excluded));

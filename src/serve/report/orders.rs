@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use strum::{EnumDiscriminants, EnumString, IntoStaticStr, VariantArray};
 
-/// An order, as its sender writes it.
+/// An order as its sender writes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, EnumDiscriminants)]
 #[serde(untagged)]
 #[strum_discriminants(
@@ -133,7 +133,7 @@ impl OrderRequest {
         fields
     }
 
-    /// The same order as a request to the API.
+    /// The order as a request to the API.
     pub fn http_request(&self) -> String {
         format!("POST /api/v1/{} {}", self.name().label(), Value::Object(self.fields()))
     }
@@ -305,12 +305,12 @@ pub struct RunOrder {
     pub node: Option<String>,
     /// Whether everything is compacted.
     pub all: bool,
-    /// As for one target; only with `db`.
+    /// As `force` for one target; only with `db`.
     pub force: bool,
 }
 
 impl RunOrder {
-    /// What it is about.
+    /// The scope of the run.
     ///
     /// # Errors
     /// If the fields contradict each other.
@@ -325,25 +325,25 @@ impl RunOrder {
     }
 }
 
-/// What becomes of a run.
+/// The requested state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunChange {
     /// Its members no longer go first.
     Paused,
-    /// It goes on.
+    /// The run continues.
     Running,
     /// It ends.
     Cancelled,
 }
 
-/// Pause, resume or cancel a run. Running compactions go on.
+/// Pause, resume or cancel a run. Running compactions continue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeRunOrder {
     /// The run's number.
     pub run: u64,
-    /// What becomes of it.
+    /// The requested state.
     pub to: RunChange,
 }
 

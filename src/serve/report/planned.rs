@@ -153,7 +153,7 @@ pub struct GateLine {
     pub limit: Option<f64>,
     /// Since when the gate is closed; null if unknown.
     pub since: Option<String>,
-    /// The comparison in a sentence; null where the gate's meaning says it all.
+    /// The comparison in a sentence; null if the gate's meaning already says it.
     pub says: Option<String>,
 }
 
@@ -182,7 +182,7 @@ pub struct RefusedLine {
     pub why: String,
 }
 
-/// Waiting targets whose reasons are of one group.
+/// Waiting targets whose reasons belong to one group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WaitingGroup<'a> {
     /// The group.
@@ -250,8 +250,7 @@ impl Planned {
         Self { refused: lines.collect(), ..outline }
     }
 
-    /// The plan without the lines of refused targets, and the targets themselves: there may be
-    /// many.
+    /// The plan without the lines of refused targets, which may be many, and these targets.
     pub fn outline(plan: &Plan, wanted: Wanted<'_>) -> (Self, Vec<TargetIx>) {
         let node_name = |at: NodeIx| plan.snapshot.node(at).map_or("", |node| &node.name);
         let fits = |node: &str, channel: &str| {
@@ -317,14 +316,13 @@ impl Planned {
 }
 
 impl Planned {
-    /// The closed gates by node; on one node, none is that of the cluster.
+    /// The closed gates by node; with a single node, gates of the whole cluster are left out.
     pub fn gates_of_nodes(&self) -> impl Iterator<Item = &GateLine> {
         let is_shown = |gate: &&GateLine| self.only_node.is_none() || gate.node != CLUSTER_NODE;
         self.gates.iter().filter(is_shown)
     }
 }
 
-/// The closed gates of a node.
 fn closed_gates(plan: &Plan, at: NodeIx, name: &str) -> impl Iterator<Item = GateLine> {
     RefusalReason::gates().filter_map(move |gate| {
         let refusal = plan.gate_refusal(gate, at)?;
@@ -348,7 +346,7 @@ fn address(plan: &Plan, node: NodeIx) -> Option<&str> {
 }
 
 impl StartLine {
-    /// Its gain and its cost.
+    /// What it frees and what it costs.
     pub(crate) fn effect(&self) -> [(&'static str, Cell); 4] {
         [
             ("frees", Cell::bytes(self.gain_bytes)),

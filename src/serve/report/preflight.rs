@@ -158,11 +158,11 @@ pub struct PreflightSample {
     pub emitting: u64,
     /// Number of rows.
     pub rows: u64,
-    /// With 95 % probability the bytes of all rows differ by no more than this share; 1 if there are none.
+    /// Half-width of the 95 % confidence interval of the bytes of all rows, as a share; 1 if there are no rows.
     pub error: f64,
-    /// The error at which reading was to end.
+    /// The error at which sampling should stop.
     pub error_wanted: f64,
-    /// Why reading ended.
+    /// Why sampling stopped.
     #[schemars(with = "vocabulary::SampleEnd")]
     pub end: Word,
 }
@@ -207,8 +207,7 @@ pub struct PreflightNode {
     pub copies: u32,
     /// Size of the new index on the node after its first compaction.
     pub live_bytes: Option<SpreadLine>,
-    /// The most bytes written besides existing files: the new index, and the file of its first compaction
-    /// beside it.
+    /// The most bytes written besides existing files: the new index, and the file of its first compaction next to it.
     pub peak_bytes: Option<SpreadLine>,
     /// Size of the current index on the node, which stays until a cleanup.
     pub old_bytes: Option<u64>,
@@ -218,7 +217,7 @@ pub struct PreflightNode {
     pub free_bytes: Option<u64>,
     /// Bytes that running compactions may still write there; in enforce mode also those that start now.
     pub reserved_bytes: u64,
-    /// Whether the peak fits into the free bytes, together with that of other nodes on the same volume.
+    /// Whether the peak fits into the free bytes, together with the peaks of other nodes on the same volume.
     #[schemars(with = "vocabulary::SpaceVerdict")]
     pub verdict: Word,
     /// Bytes that are missing on that volume even for the lowest peak; null unless it does not fit.
@@ -464,10 +463,10 @@ impl Preflight {
         if parts.is_empty() { "it fits".to_owned() } else { listed(&parts) }
     }
 
-    /// What two columns of the table of nodes mean.
+    /// The meaning of two columns of the table of nodes.
     pub const COLUMNS: &str = "peak: the new index and the new file of its first compaction, in addition to today's files. free: without headroom.keep_free and what compactions may still write.";
 
-    /// The numbers for the whole cluster that the prediction rests on, and further remarks, as sentences.
+    /// The cluster-wide numbers behind the prediction, and further remarks, as sentences.
     #[must_use]
     pub fn rests_on(&self) -> Vec<String> {
         let mut facts = Vec::new();

@@ -27,7 +27,7 @@ use wall_clock::Moment;
 /// Maximum number of documents of a deployment.
 const MAX_DESIGNS: usize = 200;
 
-/// What is said of steps or indexes of which not even one is known to fit.
+/// What the summary says if no step or index is known to fit.
 const UNKNOWN_FIT: &str = "whether they fit is unknown";
 
 /// The design documents of a deployment.
@@ -135,24 +135,23 @@ pub struct Rehearsal {
     pub says: String,
     /// The database.
     pub db: String,
-    /// The suffix of its files, which tells it from another one of the same name.
+    /// The suffix of its files, which distinguishes it from another database of the same name.
     #[serde(default)]
     pub instance: String,
     /// The documents of the deployment.
     pub documents: Vec<RehearsedDocument>,
-    /// Live documents that the deployment does not have. They stay unless somebody deletes them.
+    /// Live documents that the deployment does not contain. They stay unless somebody deletes them.
     pub left: Vec<LeftDocument>,
-    /// What is built, in the order that needs least space at its worst. Each step ends with the
-    /// compaction of its index and the deletion of the files of the index that it replaces.
+    /// What is built, in the order with the lowest space peak. Each step ends with the compaction
+    /// of its index and the deletion of the index files that it replaces.
     pub steps: Vec<RehearsalStep>,
     /// The same without waiting: everything is built and compacted at the same time, and no file is
     /// deleted before the end.
     pub together: Vec<PreflightNode>,
-    /// The peak of `deploy-indexes`, which builds in this order, and keeps the present indexes until
-    /// the swap.
+    /// The peak of `deploy-indexes`, which builds in this order and keeps the current indexes until the swap.
     #[serde(default)]
     pub staged: Vec<PreflightNode>,
-    /// Whether `views.enforce` lets it compact each index before the next; null from earlier versions.
+    /// Whether `views.enforce` allows it to compact each index before the next; null from earlier versions.
     #[serde(default)]
     pub staged_compacted: Option<bool>,
     /// Duration of all builds one after the other, in seconds, without compactions.
@@ -169,19 +168,19 @@ pub struct RehearsedDocument {
     pub change: Word,
     /// The revision that the database has; null if it has none, or if that is unknown.
     pub present_rev: Option<String>,
-    /// What it costs by itself, as `/api/v1/preflight` has it.
+    /// Its own cost, as in `/api/v1/preflight`.
     pub cost: Preflight,
 }
 
-/// A live document that the deployment does not have.
+/// A live document that the deployment does not contain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftDocument {
     /// Its id.
     pub design: String,
-    /// Whether a document of the deployment uses its index: it was renamed.
+    /// Whether a document of the deployment uses its index, because the document was renamed.
     pub is_renamed: bool,
-    /// Bytes of the files of its index in all copies, which a cleanup frees if it is deleted; null if
-    /// unknown or another document uses them.
+    /// Bytes of the files of its index in all copies, which a cleanup frees once the document is
+    /// deleted; null if unknown, or if another document uses them.
     pub bytes: Option<u64>,
 }
 
@@ -192,7 +191,7 @@ pub struct RehearsalStep {
     pub design: String,
     /// Duration of the build, in seconds.
     pub seconds: Option<SpreadLine>,
-    /// What the step needs on each node; `peak_bytes` and `verdict` count from before the first step.
+    /// What the step needs on each node; `peak_bytes` and `verdict` are relative to the state before the first step.
     pub nodes: Vec<PreflightNode>,
 }
 
@@ -215,7 +214,7 @@ fn together_fit(nodes: &[PreflightNode]) -> String {
     }
 }
 
-/// Nodes with the same need and verdict as one, with the least free space of them.
+/// Merges nodes with the same need and verdict into one entry, with the least free space among them.
 fn alike(nodes: &[PreflightNode]) -> Vec<PreflightNode> {
     let said = |it: &PreflightNode| {
         let bytes = |range: Option<SpreadLine>| range.map(|it| it.says_bytes());
@@ -278,7 +277,7 @@ impl Rehearsal {
         answer
     }
 
-    /// What happens to the documents, and whether it fits one after the other and together.
+    /// What happens to the documents, and whether the indexes fit one after the other and together.
     fn summary(&self) -> String {
         let count = counted(self.documents.len() as u64, "design document", "design documents");
         if self.steps.is_empty() {
@@ -329,14 +328,14 @@ impl Rehearsal {
         }
     }
 
-    /// Whether `deploy-indexes` needs other space than the steps.
+    /// Whether `deploy-indexes` needs a different amount of space than the steps.
     fn differs_staged(&self) -> bool {
         let replaces =
             || self.steps.iter().flat_map(|it| &it.nodes).any(|it| it.old_bytes.is_some());
         self.staged_compacted == Some(false) || (self.steps.len() > 1 && replaces())
     }
 
-    /// The first step with the worst verdict, from one.
+    /// The first step with the worst verdict; steps count from one.
     fn worst_step(&self) -> Option<(usize, SpaceVerdict, &PreflightNode)> {
         const WORST_FIRST: [SpaceVerdict; 4] = [
             SpaceVerdict::DoesNotFit,
@@ -414,8 +413,7 @@ impl Rehearsal {
         self.documents.iter().map(says).collect()
     }
 
-    /// What the numbers rest on, after the names of the documents of which that is true, unless it
-    /// is of all.
+    /// What the numbers are based on, after the names of the documents to which it applies, unless it applies to all.
     pub fn rests_on(&self) -> Vec<String> {
         let mut lines: Vec<(String, Vec<String>)> = Vec::new();
         for step in &self.steps {
@@ -435,7 +433,7 @@ impl Rehearsal {
         lines.collect()
     }
 
-    /// Each step on each node, with the step's number, for a table; nodes with the same need are one line.
+    /// Each step on each node, with the step's number, for a table; nodes with the same need share a line.
     pub fn lines(&self) -> Vec<(String, String, PreflightNode)> {
         let several = self.steps.len() > 1;
         let steps = (1..).zip(&self.steps);
@@ -453,7 +451,6 @@ impl Rehearsal {
         steps.chain(all).flat_map(line).collect()
     }
 
-    /// The table of these lines.
     pub(crate) fn table(
         lines: &[(String, String, PreflightNode)],
     ) -> Table<&(String, String, PreflightNode)> {
@@ -464,11 +461,11 @@ impl Rehearsal {
         PreflightNode::add_columns(table, |(.., node)| node)
     }
 
-    /// What the columns of that table mean.
+    /// The meaning of the columns of that table.
     pub const COLUMNS: &str = "peak: the most that is needed in addition to what was there before the first step, while the index is built and compacted. old index: deleted at the end of the step. free: the least of these nodes. staged: by deploy-indexes, which keeps the old indexes until the swap. at once: everything, without waiting.";
 }
 
-/// Phrases, separated by semicolons, before whole sentences.
+/// Joins the phrases with semicolons, and puts them before whole sentences.
 fn in_one_line(changes: Vec<String>) -> String {
     let (sentences, phrases): (Vec<_>, Vec<_>) =
         changes.into_iter().partition(|change| change.ends_with('.'));

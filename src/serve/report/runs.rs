@@ -41,36 +41,36 @@ pub struct RunLine {
     pub by: String,
     /// When it was ordered.
     pub since: String,
-    /// Whether it goes on.
+    /// The run's state.
     #[schemars(with = "vocabulary::RunState")]
     pub state: Word,
-    /// Who paused or ended it; null for nobody.
+    /// Who paused or ended it; null if nobody did.
     pub changed_by: Option<String>,
     /// When it ended; null while it is open.
     pub ended_at: Option<String>,
-    /// Number of targets that it has compacted, and that it still may.
+    /// Number of targets that it has compacted or may still compact.
     pub members: u64,
-    /// Number of those that were compacted since it began, whatever started that.
+    /// Number of members compacted since it began, by anyone.
     pub done: u64,
-    /// Number of those that are being compacted.
+    /// Number of members being compacted now.
     pub running: u64,
     /// How the compactions ended.
     pub results: BTreeMap<String, u64>,
     /// Bytes freed so far, where sizes are known; negative if files grew.
     pub freed_bytes: i64,
-    /// Bytes that the rest is predicted to free.
+    /// Bytes that the remaining members are predicted to free.
     pub reclaimable_bytes: u64,
-    /// Seconds that the rest takes at the measured rate, if nothing holds it back; null if unknown.
+    /// Seconds that the remaining members take at the measured rate, if nothing holds them back; null if unknown.
     pub seconds_left: Option<f64>,
-    /// What all members wait for, if none runs or starts; null otherwise.
+    /// What all remaining members wait for, if none runs or starts; null otherwise.
     pub waits: Option<String>,
-    /// What it goes on without, or what it left.
+    /// What an open run cannot compact, or an ended run left.
     pub left_out: Vec<LeftOut>,
     /// Its progress or result as a sentence.
     pub says: String,
 }
 
-/// What a group of targets that a run goes on without is, and what would change it.
+/// A sentence about a group of targets that a run leaves out, and what would change that.
 pub fn left_out_says(group: &LeftOut) -> String {
     let LeftOut { reason, members, .. } = group;
     let says = match (RefusalReason::from_label(reason), &**reason) {
@@ -100,7 +100,7 @@ impl RunList {
         Self::filtered(plan, |run| is_open_for(run, db))
     }
 
-    /// How far a run has come takes a pass over all targets, so only these are worked out.
+    /// Computing a run's progress takes a pass over all targets, so only the wanted runs are computed.
     fn filtered(plan: &Plan, wanted: impl Fn(&Run) -> bool) -> Self {
         let runs = plan.conditions.constraints.runs.0.iter().rev().filter(|(_, run)| wanted(run));
         Self { runs: runs.map(|(number, run)| RunLine::of(plan, *number, run)).collect() }
@@ -125,7 +125,7 @@ fn why_not_taken(plan: &Plan, scope: &RunScope) -> Option<&'static str> {
 }
 
 impl RunLine {
-    /// A run with its progress in a plan.
+    /// A run and its progress according to a plan.
     pub fn of(plan: &Plan, number: u64, run: &Run) -> Self {
         let progress = match run.ended {
             None => run_progress(plan, number, run),
@@ -134,7 +134,7 @@ impl RunLine {
         Self::with_progress(plan, number, run, &progress)
     }
 
-    /// A run that would begin now, and why it would be refused, if it would.
+    /// A run as it would begin now, and why it would be refused, if it would.
     pub fn if_ordered(plan: &Plan, run: &Run) -> (Self, Option<String>) {
         let line = Self::of(plan, SUPPOSED_RUN, run);
         let refused = (line.members == 0).then(|| {
@@ -197,7 +197,7 @@ impl RunLine {
         line
     }
 
-    /// What it compacts, as part of a sentence.
+    /// Its scope, as part of a sentence.
     pub fn scope(&self) -> String {
         match (&self.db, &self.node) {
             (Some(db), _) => RunScope::Database(db.clone()),
@@ -236,7 +236,7 @@ impl RunLine {
         parts.join(", ")
     }
 
-    /// What the order that began it, or changed it, did, in lines.
+    /// The effect of the order that began or changed it, in lines.
     pub(super) fn says_of_order(&self, began: bool) -> Vec<String> {
         let Self { run, says, .. } = self;
         let scope = self.scope();
@@ -272,8 +272,8 @@ impl RunLine {
     }
 }
 
-/// The requests that a run would send, for a person who sends them, and for how many targets they are: at
-/// most a thousand requests or a few more.
+/// The requests that a run would send, for a person to send them, and the number of targets that they
+/// cover: about a thousand requests at most.
 pub fn requests_of_run(plan: &Plan, run: &Run) -> (Vec<String>, u64) {
     let members = plan.run_members(SUPPOSED_RUN, run);
     let members = members.filter(|(_, member)| matches!(member, Member::Starts | Member::Waits(_)));

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// Shorter gaps in which recliner did not run are not mentioned.
+/// Minimum length of a gap, in which recliner did not run, to be mentioned.
 const MIN_GAP_SECONDS: u64 = 60;
 
 /// The minimum time of advice for a verdict.
@@ -45,8 +45,8 @@ pub struct Scorecard {
     pub missing_seconds: u64,
     /// What really happened, whatever caused it; null if nothing is known.
     pub real: Option<ScorecardLine>,
-    /// What would have happened if recliner had enforced: its own compactions, and the waste left besides those
-    /// that really ran; null if nothing is known.
+    /// What would have happened if recliner had enforced: its own compactions, and the waste left in addition
+    /// to the effect of those that really ran; null if nothing is known.
     pub advised: Option<ScorecardLine>,
     /// Number of recliner's compactions during which another program compacted the same file, or another copy
     /// of its range; null if unknown.

@@ -24,30 +24,30 @@ pub struct SharedLimits {
 pub struct ClusterShare {
     /// The recliner that divides the limits.
     pub keeper: String,
-    /// The name of this one there.
+    /// This cluster's name at the keeper.
     pub name: String,
-    /// What may be used now.
+    /// What the cluster may use now.
     pub allowed: Share,
     /// When the lease ends; null without one.
     pub until: Option<String>,
-    /// What may be used without a lease.
+    /// What the cluster may use without a lease.
     pub own_share: Share,
     /// When the keeper last answered this process.
     pub last_answer: Option<String>,
-    /// Why the last request has no answer; null if it has one.
+    /// Why the last request was not answered; null if it was.
     pub problem: Option<String>,
-    /// All that in a sentence.
+    /// The share in a sentence.
     pub says: String,
 }
 
-/// A member as the keeper counts it.
+/// A member, as the keeper accounts for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SharedMember {
     /// Its name.
     pub name: String,
-    /// What it may use without a lease, by the configuration.
+    /// What it may use without a lease, according to the configuration.
     pub own_share: Share,
-    /// The most that it may run, and may have started within the hour; null if it never asked.
+    /// The most that it may be running, and may have started within the hour; null if it never asked.
     pub held: Option<Share>,
     /// Its lease; null if it has none.
     pub lease: Option<Share>,
@@ -109,7 +109,7 @@ impl SharedMember {
 }
 
 impl SharedLimits {
-    /// Both; `None` if nothing is shared.
+    /// The share and the members; `None` if nothing is shared.
     pub(crate) fn of(sharing: &Sharing, now: Now) -> Option<Self> {
         let (view, granted) =
             (sharing.member.view.borrow().clone(), *sharing.member.granted().borrow());

@@ -22,8 +22,8 @@ pub struct Space {
     pub file_bytes: Option<u64>,
     /// Bytes of these that compactions are predicted to free.
     pub reclaimable_bytes: Option<u64>,
-    /// Bytes of these in unused files: orphans, stale indexes, leftovers of compactions, deleted files; null if
-    /// no directory is read and no orphan is known.
+    /// Bytes of unused files among these: orphans, stale indexes, leftovers of compactions, deleted files; null
+    /// if no directory is read and no orphan is known.
     pub unused_bytes: Option<u64>,
     /// Number of shards and views of unknown size; if there are any, the bytes above are lower bounds.
     #[serde(default)]
@@ -32,7 +32,7 @@ pub struct Space {
     /// `file_bytes` lacks their unused files.
     #[serde(default)]
     pub unread_directories: u64,
-    /// Number of views of which some copies were not measured; they count as large as the measured one.
+    /// Number of views of which some copies were not measured; these are counted as large as the measured one.
     #[serde(default)]
     pub estimated: u64,
     /// Number of targets.
@@ -126,7 +126,7 @@ impl Space {
             .map(|(unknown, estimated)| size::bound(unknown, estimated))
     }
 
-    /// What `file_bytes` is the size of.
+    /// What `file_bytes` includes, in words.
     pub const fn summed(&self) -> &'static str {
         if self.unused_bytes.is_some() {
             "shards, views and unused files"
@@ -153,8 +153,8 @@ impl VolumeSpaceLine {
         }
     }
 
-    /// Its size, and what its used bytes are: live, reclaimable, in unused files, and everything else. None if its size
-    /// is unknown.
+    /// Its size, and its used bytes: live, reclaimable, in unused files, and everything else. `None` if its size is
+    /// unknown.
     pub(crate) fn parts(&self) -> Option<(u64, [u64; 4])> {
         let size = self.size_bytes.filter(|size| *size > 0)?;
         let mut rest = size.saturating_sub(self.available_bytes.unwrap_or(size));

@@ -29,7 +29,7 @@ pub struct Status {
     pub simulated: bool,
     /// What is simulated, as a sentence; null if nothing is.
     pub simulation: Option<String>,
-    /// What the week before came to in the simulation, under each program; empty if nothing is simulated.
+    /// The results of the preceding week in the simulation, under each program; empty if nothing is simulated.
     #[serde(default)]
     pub simulated_weeks: Vec<SimulatedWeek>,
     /// The mode in force.
@@ -74,7 +74,7 @@ pub struct Status {
     pub shared_limits: Option<SharedLimits>,
     /// The state of the configuration.
     pub config: ConfigLine,
-    /// What a person asks first about the whole cluster; `/api/v1/fleet` collects it.
+    /// An overview of the whole cluster; `/api/v1/fleet` collects it.
     pub overview: Option<Overview>,
 }
 
@@ -98,12 +98,12 @@ impl Status {
     }
 }
 
-/// What a simulated week came to under one program's compactions, from the same start and with the same writes.
+/// The results of a simulated week under one program's compactions, from the same start and with the same writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SimulatedWeek {
     /// The program: `recliner` or `smoosh`.
     pub by: String,
-    /// Files that were compacted: each copy, and each file of a view, counts by itself.
+    /// Files that were compacted; each copy, and each file of a view, counts separately.
     pub compactions: u64,
     /// Compactions that freed less than a twentieth of their file.
     pub futile: u64,
@@ -113,7 +113,7 @@ pub struct SimulatedWeek {
     pub freed_bytes: u64,
     /// Bytes that compactions would still free at the end.
     pub reclaimable_bytes: u64,
-    /// The most bytes that any disk had to hold.
+    /// The most bytes that any disk held at one time.
     pub peak_disk_bytes: u64,
 }
 

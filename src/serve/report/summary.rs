@@ -20,11 +20,11 @@ use serde::{Deserialize, Serialize};
 use std::{cmp::Reverse, collections::BTreeSet, time::Duration};
 use wall_clock::Moment;
 
-/// Volumes with a sentence, and volumes and pieces of advice in a table or list.
+/// Maximum number of volumes with a sentence, and of entries in a table or list.
 const SAID: usize = 5;
 const LISTED: usize = 20;
 
-/// Books of two disks that begin within this time begin together.
+/// Records of two disks that start within this time count as starting together.
 const HOUR: Duration = Duration::from_secs(3_600);
 
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -32,7 +32,7 @@ const GIB: f64 = (1_u64 << 30) as f64;
 /// What happened since a time, and what is open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
-    /// The begin; what is kept by the hour begins at a full hour before.
+    /// The start; data kept by the hour begins at the full hour before.
     pub since: String,
     /// The end: when the report was made.
     pub until: String,
@@ -44,7 +44,7 @@ pub struct Report {
     pub waste: WasteCourse,
     /// What changed on the disks, as in `/api/v1/changes`.
     pub changes: Changes,
-    /// The forecasts of volumes and how earlier ones did, as in `/api/v1/forecasts`.
+    /// The forecasts of volumes and the accuracy of earlier ones, as in `/api/v1/forecasts`.
     pub forecasts: Forecasts,
     /// What compactions did, as in `/api/v1/history/hours`.
     pub compactions: HourLine,
@@ -64,19 +64,19 @@ pub struct Report {
     pub cost: Option<Cost>,
 }
 
-/// How the bytes that compactions would free changed, by the recorded changes of the disks.
+/// How the bytes that compactions would free changed, according to the recorded changes on the disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WasteCourse {
     /// Bytes that compactions would free at the end; null if unknown.
     pub after_bytes: Option<u64>,
-    /// Since when the books cover every disk, at or after the begin of the report; null if there are none, or if they
-    /// begin at different times.
+    /// Since when the record covers every disk, at or after the start of the report; null if there is no record, or
+    /// if the disks' records start at different times.
     pub since: Option<String>,
-    /// Bytes by which writes made more waste.
+    /// Bytes of waste that writes added.
     pub grown_bytes: u64,
     /// Bytes that compactions removed from the disks.
     pub freed_bytes: u64,
-    /// Bytes of waste at `since`, which follow from the other three; null if unknown.
+    /// Bytes of waste at `since`, calculated from the other three; null if unknown.
     pub before_bytes: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ pub struct AdviceDone {
     pub subject: String,
     /// Since when it no longer applies.
     pub at: String,
-    /// Bytes that went from the database that it was about, in the time of the report: compactions, cleanups and
+    /// Bytes removed from the database that it was about during the report, by compactions, cleanups and
     /// deletions; null if it was not about one, or if nothing is known.
     pub freed_bytes: Option<u64>,
 }
@@ -99,15 +99,15 @@ pub struct AdviceDone {
 pub struct Cost {
     /// The price of a GiB for a month.
     pub price_per_gib_month: f64,
-    /// What the bytes that compactions would free cost in a month; null if unknown.
+    /// What the bytes that compactions would free cost per month; null if unknown.
     pub waste_per_month: Option<f64>,
-    /// What the bytes that compactions freed since the begin of the books (`waste`) would cost in a month.
+    /// What the bytes that compactions freed since `waste.since` would cost per month.
     pub freed_per_month: f64,
 }
 
 impl Report {
-    /// Adds what follows from the other answers, the `events` of advice that no longer applied, the oldest first, and the
-    /// price of a GiB for a month.
+    /// Adds what follows from the other answers, from the `events` of advice that no longer applied, oldest first, and
+    /// from the price of a GiB per month.
     pub fn completed(mut self, events: &[EventLine], price: Option<f64>) -> Self {
         self.waste = WasteCourse::of(&self.space, &self.changes);
         self.cost = price.map(|price_per_gib_month| {
@@ -122,7 +122,7 @@ impl Report {
         self
     }
 
-    /// The advice of which one of these events says that it no longer applies.
+    /// The advice that no longer applies according to these events.
     fn done(&self, events: &[EventLine]) -> Vec<AdviceDone> {
         let open: BTreeSet<(&str, &str)> =
             self.advice.advice.iter().map(|it| (&*it.code, &*it.subject.name)).collect();
@@ -145,7 +145,6 @@ impl Report {
         format!("CouchDB compaction, {} to {}", in_words(&self.since), in_words(&self.until))
     }
 
-    /// What it says.
     pub(crate) fn blocks(&self) -> Vec<Block> {
         let mut blocks = vec![Block::Paragraph(self.advice.says.clone())];
         for (heading, part) in [
@@ -330,7 +329,7 @@ impl WasteCourse {
     }
 }
 
-/// Bytes that went from a database, or from the one of a design document.
+/// Bytes removed from a database, or from the database of a design document.
 fn went(changes: &Changes, subject: &str) -> Option<u64> {
     let db = database_of(subject);
     let entries = changes.volumes.iter().flat_map(|volume| &volume.entries);
@@ -360,7 +359,6 @@ fn full(volume: Option<&VolumeSpaceLine>) -> String {
     }
 }
 
-/// A time of the API for people, in UTC.
 fn in_words(at: &str) -> String {
     at.get(..16).map_or_else(|| at.to_owned(), |minute| minute.replace('T', " "))
 }

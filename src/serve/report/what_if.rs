@@ -105,7 +105,7 @@ pub struct ProposedHorizon {
     pub horizon_seconds: u64,
     /// Mean of the bytes that smoosh leaves wasted in targets of this kind.
     pub smoosh_waste_bytes: u64,
-    /// Mean of the bytes that this horizon leaves wasted in them.
+    /// Mean of the bytes that this horizon leaves wasted in targets of this kind.
     pub waste_bytes: u64,
     /// How the two means compare.
     #[schemars(with = "vocabulary::WasteFit")]

@@ -173,7 +173,7 @@ fn over_budget(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String 
     )
 }
 
-/// What a limit is called that the share of shared limits sets.
+/// The name of a limit that the cluster's share of the shared limits sets.
 const SHARED: &str = "this cluster's share of the limits in shared_limits";
 
 /// What limits jobs in the cluster.

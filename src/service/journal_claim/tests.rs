@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// More than any step takes on the paused clock.
+/// Longer than any step takes on the paused clock.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client of a cluster of one node on this host.

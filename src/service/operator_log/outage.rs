@@ -18,10 +18,10 @@ pub(super) enum OutageNotice {
     Up(Duration),
 }
 
-/// State of one thing that may be down.
+/// The state of something that may be down.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outage {
-    /// Since when it is down.
+    /// Since when it has been down, if it is.
     down_since: Option<Duration>,
     /// After the first line: time of the next reminder, and the last interval.
     next_reminder: Option<(Duration, Duration)>,
@@ -61,7 +61,7 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(3);
 
-    /// The lines for a sequence of seconds, each up (`.`) or down (`x`).
+    /// The notices for a sequence of seconds, each up (`.`) or down (`x`).
     fn notices(course: &str) -> Vec<(u64, OutageNotice)> {
         let mut outage = Outage::default();
         let seconds = (0..).zip(course.chars());

@@ -34,7 +34,7 @@ impl Fixture {
         entry.why = (!up).then(|| format!("{url} refused"));
     }
 
-    /// Checks once a second for the given time; returns the lines with their seconds.
+    /// Checks once a second for the given time; returns the lines with the second of each.
     fn pass(&mut self, seconds: u64) -> Vec<(u64, OperatorLogLine)> {
         let mut draft = Draft::new(1);
         for (name, up) in &self.nodes {
@@ -83,7 +83,7 @@ fn logs_couchdb_down_at_start_and_its_first_answer() {
         fixture.pass(5),
         [(120, couchdb(urls, "http://b:5984 refused", OutageNotice::Up(lasts(120)), false))]
     );
-    // No request was sent yet, and no answer arrives.
+    // No request was sent, and no answer arrives.
     let mut fixture = Fixture::new(&[A]);
     let none = "no answer so far";
     assert_eq!(fixture.pass(30), [(3, couchdb(A, none, OutageNotice::Down, false))]);
@@ -118,7 +118,7 @@ fn one_cause_gives_one_log_line() {
     fixture.up(B, true);
     fixture.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
     assert_eq!(fixture.pass(10), []);
-    // Everything fails; what the sweeps find later gives no further lines.
+    // Everything fails; what sweeps find later adds no lines.
     fixture.up(A, false);
     fixture.up(B, false);
     let urls = "http://a:5984 http://b:5984";
@@ -127,7 +127,7 @@ fn one_cause_gives_one_log_line() {
     fixture.status.problem = Some("nobody answers".to_owned());
     fixture.nodes = vec![("couchdb@a", Some(false)), ("couchdb@b", Some(false))];
     assert_eq!(fixture.pass(50), []);
-    // Everything answers again; the next sweep has yet to find the nodes up.
+    // Everything answers again; the next sweep still has to find the nodes up.
     fixture.up(A, true);
     fixture.up(B, true);
     assert_eq!(
@@ -138,7 +138,7 @@ fn one_cause_gives_one_log_line() {
     assert_eq!(fixture.pass(3), []);
     fixture.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
     assert_eq!(fixture.pass(100), []);
-    // One of two URLs fails.
+    // One of the two URLs fails.
     fixture.up(B, false);
     let url = |notice, why: &str| OperatorLogLine::UrlOutage {
         url: B.to_owned(),
@@ -190,6 +190,6 @@ fn a_reload_with_other_urls_is_not_an_outage() {
     );
     fixture.up(B, true);
     assert_eq!(fixture.pass(10).len(), 1);
-    // Only files are read: no URL, no line.
+    // If only files are read, there is no URL and no line.
     assert_eq!(Fixture::new(&[]).pass(100), []);
 }

@@ -128,7 +128,7 @@ async fn journal_of_another_cluster_refuses_orders_at_once() {
     assert_eq!(refused, Denied::Unavailable(format!("not ordered: {why}")));
     assert_eq!(began.elapsed(), Duration::ZERO);
 
-    // The address of CouchDB is corrected.
+    // The address of CouchDB is corrected in the meantime.
     loading.state.send(RecoveredState::default()).unwrap();
     let mut constraints = loading.follower.constraints.clone();
     constraints.wait_for(|known| known.journal_failure.is_none()).await.unwrap();

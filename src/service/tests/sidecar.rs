@@ -180,7 +180,7 @@ async fn sidecar_serves_facts_from_files_to_other_processes() {
     };
     let exact_sizes = handle.snapshots.wait_for(exact(Some(file as u64)));
     drop(time::timeout(PATIENCE, exact_sizes).await.expect("its parts are known").unwrap());
-    // It looks into the files when it is asked to, and its facts say what it saw.
+    // The sidecar X-rays the files on request, and includes the result in its facts.
     let answers = time::timeout(PATIENCE, asking.xrays("orders")).await.unwrap();
     let [(_, Ok(xray))] = &answers[..] else { panic!("{answers:?}") };
     let sizes = file + real("updates.couch").len();
@@ -195,7 +195,7 @@ async fn sidecar_serves_facts_from_files_to_other_processes() {
     let answers = time::timeout(PATIENCE, asking.xrays("nothing")).await.unwrap();
     let [(_, Err(why))] = &answers[..] else { panic!("{answers:?}") };
     assert!(why.contains("no database is called \"nothing\""), "{why}");
-    // The sidecar stops: CouchDB's own values count again, and here CouchDB gives none.
+    // The sidecar stops: CouchDB's own values are used again, and CouchDB reports none here.
     stop.cancel();
     let ended = time::timeout(PATIENCE, tasks.join_next()).await;
     assert_eq!(ended.unwrap().unwrap().unwrap(), ServiceEnd::Stopped);

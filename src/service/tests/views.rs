@@ -112,7 +112,7 @@ async fn cluster_views_include_all_copies_on_every_endpoint() {
                 sums.push(of_json);
             }
         }
-        // If directories are read, the same files appear once more, per node and per file.
+        // If directories are read, the same files also appear per node and per file.
         let on_nodes = metric(&metrics, "recliner_node_view_file_bytes", &[]);
         let parts = metric(&metrics, "recliner_view_part_file_bytes", &[]);
         let of_cluster = directories.then(|| *sums.last().unwrap());

@@ -92,7 +92,7 @@ async fn second_member_gets_what_the_first_has_released() {
     assert_eq!(it.granted(&request("b", 0, Share::NONE, ALL)).lease, Share::NONE);
     let half = it.granted(&request("a", first.id, share(6, 600), ALL));
     assert_eq!(half.lease, share(4, 400));
-    // It did not say yet that it acts on the smaller lease.
+    // It has not shown yet that it acts on the smaller lease.
     let b = it.granted(&request("b", 0, Share::NONE, ALL));
     assert_eq!(b.lease, Share::NONE);
     // It still runs six.
@@ -109,9 +109,9 @@ async fn late_requests_and_lost_answers_release_no_lease() {
     let first = it.granted(&request("a", 0, Share::NONE, ALL));
     let late = request("a", first.id, Share::NONE, Share::NONE);
     let second = it.granted(&request("a", first.id, share(8, 800), ALL));
-    // A report from before: it neither ran nor wanted anything then.
+    // A delayed report: at that time it neither ran nor wanted anything.
     it.granted(&late);
-    // The answer was lost, so the next request names the lease before.
+    // The answer was lost, so the next request names the previous lease.
     it.granted(&request("a", second.id, Share::NONE, Share::NONE));
     assert_eq!(it.granted(&request("b", 0, Share::NONE, ALL)).lease, Share::NONE);
 }
@@ -129,7 +129,7 @@ async fn silent_member_keeps_its_jobs_and_its_bytes_for_an_hour() {
         it.pass(passed);
         assert_eq!(it.granted(&request("b", 0, Share::NONE, ALL)).lease, left, "{what}");
     }
-    // Its process begins again, and answers are not lost.
+    // Its process starts again, and no answer is lost.
     let back = it.granted(&request("a", 0, share(2, 0), share(2, 0)));
     it.granted(&request("a", back.id, share(2, 0), share(2, 0)));
     assert_eq!(it.granted(&request("b", 0, Share::NONE, ALL)).lease, share(6, 790));
@@ -189,7 +189,7 @@ async fn keeper_without_stored_state_waits_until_all_use_its_leases() {
     let start = Instant::now();
     let mut it = Timeline { keeper: Keeper::fresh(&settings, 1, start), settings, now: start };
     let a = it.granted(&request("a", 0, Share::NONE, ALL));
-    // It may act on a lease of before, until it shows that it got this one.
+    // It may act on an earlier lease until it shows that it received this one.
     let b = it.granted(&request("b", 0, share(5, 500), ALL));
     let a = it.granted(&request("a", a.id, Share::NONE, ALL));
     assert_eq!(a.lease, share(1, 100));
@@ -215,7 +215,7 @@ async fn restarted_keeper_counts_leases_granted_before() {
     let first = it.granted(&request("a", 0, Share::NONE, share(5, 500)));
     it.restart();
     assert_eq!(it.granted(&request("b", 0, Share::NONE, ALL)).lease, share(3, 300));
-    // The first lease of this keeper must be shown before less counts.
+    // It must show the first lease of this keeper before its share shrinks.
     let second = it.granted(&request("a", first.id, Share::NONE, Share::NONE));
     assert!(second.id > first.id + 1, "{second:?}");
     assert_eq!(it.granted(&request("b", 0, Share::NONE, ALL)).lease, share(3, 300));
@@ -242,7 +242,7 @@ async fn single_shared_job_is_given_to_each_member_in_turn() {
     let (mut a, mut b) = (0, 0);
     let mut had = Vec::new();
     for _ in 0..4 {
-        // What one gives back, the other gets one round later.
+        // Shares that one member returns go to the other one round later.
         for _ in 0..3 {
             let leases = [
                 it.granted(&request("a", a, Share::NONE, ALL)),
@@ -276,7 +276,7 @@ async fn only_a_larger_grant_must_be_stored_before_the_answer() {
     assert!(!stored.covers(&it.keeper), "the numbers are used up");
 }
 
-// What may happen, in any order.
+// The steps that may happen in any order.
 #[derive(Clone, Debug)]
 enum Step {
     Ask(usize),
@@ -289,16 +289,16 @@ enum Step {
     End(usize),
     Pass(u64),
     RestartKeeper,
-    /// Killed, while its jobs run on.
+    /// It is killed while its jobs continue.
     RestartMember(usize),
     ChangeShares(bool),
-    /// Its journal is lost; the number of its next lease may be any that was not given yet.
+    /// Its journal is lost; the number of its next lease may be any unused one.
     LoseKeeper(u32),
     /// A member is removed from the list.
     Remove(usize),
 }
 
-/// What may happen while the keeper's journal is kept.
+/// Steps while the keeper's journal is kept.
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         60 => step_among_members(),
@@ -307,7 +307,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What may happen while shares stay as they are.
+/// Steps while shares stay the same.
 fn step_with_loss() -> impl Strategy<Value = Step> {
     prop_oneof![
         60 => step_among_members(),
@@ -335,13 +335,13 @@ fn step_among_members() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A member with what it really runs.
+/// A member, and what it really runs.
 #[derive(Debug, Default)]
 struct Cluster {
     granted: Granted,
-    /// Counts its questions and its restarts; the answer to an earlier question reaches nobody.
+    /// Counts its requests and restarts; answers to earlier requests are dropped.
     question: u32,
-    /// When each compaction that runs began.
+    /// When each running compaction began.
     running: Vec<Instant>,
     started: Vec<(Instant, u64)>,
 }
@@ -353,7 +353,7 @@ impl Cluster {
     }
 }
 
-/// Members, a keeper, and what is on its way between them.
+/// Members, a keeper, and the messages in transit between them.
 struct World {
     settings: KeeperSettings,
     keeper: Keeper,
@@ -363,7 +363,7 @@ struct World {
     answers: Vec<(usize, u32, Now, Lease)>,
     now: Instant,
     start: Instant,
-    /// What else is known of compactions.
+    /// Whether every compaction ends within an hour.
     all_end_within_an_hour: bool,
 }
 
@@ -459,7 +459,7 @@ impl World {
                     self.clusters.iter_mut().for_each(|it| it.running.retain(recent));
                 }
             }
-            // A keeper without its journal knows nothing of members that are not on the list.
+            // A keeper without its journal does not know members that are no longer listed.
             &Step::LoseKeeper(first_id) if self.settings.members.len() == NAMES.len() => {
                 let first_id = (u64::from(first_id) + 1) << 12;
                 self.keeper = Keeper::fresh(&self.settings, first_id, self.now);
@@ -467,7 +467,7 @@ impl World {
             }
             &Step::Remove(at) if self.keeper.unknown_until.is_none() => {
                 self.settings.members.remove(NAMES[at]);
-                // Told by the keeper, or by its own configuration.
+                // The keeper or its own configuration tells it.
                 self.clusters[at].granted = Granted::default();
                 self.clusters[at].question += 1;
             }
@@ -514,7 +514,7 @@ async fn members_together_never_exceed_the_shared_limits() {
     });
 }
 
-/// A silent member's compactions count for an hour only once the keeper's journal is lost.
+/// Once the keeper's journal is lost, a silent member's compactions count for only an hour.
 #[tokio::test(start_paused = true)]
 async fn limits_hold_after_journal_loss_if_jobs_take_under_an_hour() {
     proptest!(|(steps in proptest::collection::vec(step_with_loss(), 1..400))| {

@@ -26,7 +26,7 @@ pub struct Reshard {
 }
 
 impl Reshard {
-    /// Jobs that could not be requested.
+    /// The jobs if they could not be requested.
     pub const fn unread() -> Self {
         Self { sources: BTreeMap::new(), is_unread: true }
     }
@@ -42,7 +42,7 @@ impl Reshard {
         self.is_unread
     }
 
-    /// Adds a job's source shard, and whether the job runs.
+    /// Adds a job by its source shard, with whether it runs.
     pub fn add(&mut self, db: &str, source: Range, runs: bool) {
         *self.sources.entry((db.to_owned(), source)).or_default() |= runs;
     }

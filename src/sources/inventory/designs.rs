@@ -36,8 +36,7 @@ pub struct DesignGroup {
     pub functions: Vec<u64>,
 }
 
-/// Whether there is a query server for this language. For others `_info` reports an index that lags
-/// forever.
+/// Whether there is a query server for this language. Without one, `_info` reports an index that lags forever.
 pub fn served(language: &str, languages: &[String]) -> bool {
     languages.iter().any(|served| served == language)
 }
@@ -102,7 +101,7 @@ mod tests {
         let ids: Vec<_> = found.iter().map(|group| group.ids.join(" ")).collect();
         assert_eq!(ids, ["_design/a _design/b", "_design/c", "_design/mango"]);
         assert_eq!(found[0].functions, [1]);
-        // The first of the two does not allow automatic builds.
+        // Of the two documents, the first does not allow automatic builds.
         let built_by = IndexQuery { design: "_design/b".into(), view: "v".into() };
         assert_eq!(found[0].built_by, Some(built_by));
     }

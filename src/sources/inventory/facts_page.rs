@@ -48,7 +48,7 @@ pub struct FactsLine {
     docs: Option<u64>,
     /// Number of deleted documents.
     deleted_docs: Option<u64>,
-    /// A number of the shard's file, which stays over compactions; null from recliners that do not tell it.
+    /// A number that identifies the shard's file across compactions; null from recliners that do not report it.
     #[serde(default)]
     file_id: Option<NonZeroU8>,
     /// Sequence of a shard's last purge, or of the last purge that a view's part has processed.
@@ -82,7 +82,7 @@ pub struct InsideLine {
     pub update_seq: Option<u64>,
     /// Size after a compaction, if nothing was written since.
     pub after_compaction_bytes: u64,
-    /// With 95 % probability, that size differs by no more; zero if everything was read.
+    /// With 95 % probability, the real size differs from that by no more than this; zero if everything was read.
     pub error_bytes: u64,
     /// Bytes of revision trees with more than a hundred revisions.
     pub revision_bytes: Option<u64>,
@@ -119,7 +119,7 @@ impl InsideLine {
     }
 }
 
-/// A time by a sidecar's clock, in this machine's.
+/// A time on a sidecar's clock, converted to this machine's.
 fn converted(theirs: &str, now: Moment, ahead: i64) -> Option<Moment> {
     let theirs = i64::try_from(Moment::parse(theirs)?.unix()).ok()?;
     let ours = u64::try_from(theirs.saturating_sub(ahead)).unwrap_or_default();
@@ -161,7 +161,7 @@ impl FactsLine {
         })
     }
 
-    /// Adds its file to those of its node; ignores targets without a file.
+    /// Adds the entry's file to those of its node; ignores targets without a file.
     pub(super) fn add_to(self, all: &mut BTreeMap<Arc<str>, NodeFiles>, now: Moment, ahead: i64) {
         let Some(at) = converted(&self.measured_at, now, ahead) else { return };
         let collators = self.collator_versions.as_deref().unwrap_or_default();
@@ -322,7 +322,7 @@ mod tests {
             (&*db.shard, db.reported),
             ("shards/00000000-ffffffff/x.1", ReportMatch::Identical)
         );
-        // The receiver decides whether it covers CouchDB's response.
+        // The receiver decides whether these facts replace CouchDB's response.
         assert_eq!(db.facts, Facts { flags: FactFlags::default(), ..facts });
         let [part] = &files.parts[..] else { panic!("{files:?}") };
         assert_eq!(

@@ -42,11 +42,11 @@ use wall_clock::{Clock, Moment};
 /// The maximum number of reading threads: more do not make a disk faster, and CouchDB needs it too.
 const MAX_THREADS: usize = 4;
 
-/// The maximum number of unhandled batches; a walk that gets further ahead waits.
+/// The maximum number of unprocessed batches; a walk that is further ahead waits.
 const MAX_WAITING_BATCHES: usize = 4;
 
-/// The maximum number of shards whose UUIDs are compared with CouchDB's in each sweep. Not every file of
-/// another node exists on this one.
+/// The maximum number of shards whose UUIDs are compared with CouchDB's in each sweep. If the directory
+/// is another node's, not every file exists on this node.
 const MAX_UUID_REQUESTS: usize = 8;
 
 /// The number of files that show that a directory is another node's, if no UUID is equal. One file alone
@@ -122,7 +122,7 @@ impl FilesSource {
             waiting.recv().await.map(|seen| (seen, waiting))
         });
         let ended = walking.map(move |ended| {
-            // If the runtime shuts down, nothing receives the response.
+            // If the runtime is shutting down, nothing receives this result.
             let disk = ended.unwrap_or_else(|_| Err(ReadError::of_file("", ReadProblem::Io)));
             Observation::DiskEnd { node, disk }
         });
@@ -180,7 +180,7 @@ async fn are_foreign<F: Future<Output = Option<String>>>(
     let (deadline, mut differing) = (Instant::now() + UUIDS_TIMEOUT, 0);
     for (db, uuid) in files {
         match timeout_at(deadline, reported(db)).await {
-            // One equal file proves the directory.
+            // One equal UUID proves that the directory is this node's.
             Ok(Some(reported)) if reported == uuid => return Some(false),
             Ok(Some(_)) => differing += 1,
             Ok(None) => {}
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// The verdict about files whose UUIDs CouchDB reports as these; and the number of requests.
+    /// The verdict if CouchDB reports these UUIDs for the files, and the number of requests.
     async fn judged(reported: &[(&str, Option<&str>)]) -> (Option<bool>, usize) {
         let files = reported.iter().map(|(db, _)| ((*db).to_owned(), "own".to_owned())).collect();
         let asked = Cell::new(0);

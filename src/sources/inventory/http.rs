@@ -34,7 +34,7 @@ const CONCURRENT_LISTS: usize = 3;
 /// all of its reads are cold.
 const MAX_OPEN_SHARDS: usize = 500;
 
-/// What a proxy hides that denies the nodes' own interface.
+/// The end of a sentence about a proxy that denies access to the nodes' own interface.
 const UNTIL_ALLOWED: &str = "; until then, sizes of shards and of files are not seen, only databases and sums of their views";
 
 /// The settings of the HTTP source.
@@ -69,7 +69,7 @@ impl HttpSource {
                 self.client.membership().await.map(Members::from).map_err(ReadError::from);
             let names = match &members {
                 Ok(members) => members.expected.clone(),
-                // No response: the known nodes may answer themselves.
+                // Even without a response to this, the known nodes may answer.
                 Err(unread) if unread.was_asked() => self.client.known_nodes(),
                 Err(_) => Vec::new(),
             };
@@ -183,8 +183,8 @@ impl HttpSource {
         .boxed()
     }
 
-    /// Lists files of few nodes at a time, so that few lists are held; of more than one, so that a node that hangs
-    /// does not delay the others.
+    /// Lists the files of a few nodes at a time: of few, because each list takes memory; of several, so that a
+    /// node that hangs does not delay the others.
     fn files(self, nodes: Vec<String>) -> BoxStream<'static, Observation> {
         stream::iter(nodes)
             .map(move |node| {
@@ -211,7 +211,8 @@ impl HttpSource {
                 async move {
                     let mut entry = client.shard_map_entry(map_node.as_deref(), &db).await;
                     let mut is_agreed = true;
-                    // An entry that only another node has may be new here, or deleted here and old there.
+                    // An entry that only another node has may be new, not yet here; or it was deleted
+                    // here and not yet there.
                     if matches!(entry, Ok(None)) {
                         let asked =
                             nodes.iter().map(|node| client.shard_map_entry(Some(node), &db));
@@ -286,7 +287,8 @@ impl HttpSource {
     }
 
     /// Whether the shard map still lists the database of a shard whose file does not exist. CouchDB deletes the
-    /// entry before the files. What cannot be asked counts as listed, as it was when the files were.
+    /// entry before the files. If the map cannot be asked, the database counts as listed, because it was when
+    /// the files were listed.
     async fn is_mapped(&self, shard: &str) -> bool {
         let Some(shard) = ShardName::split(shard) else { return false };
         match self.client.shard_map_entry(None, shard.db).await {
@@ -305,7 +307,7 @@ impl HttpSource {
                     let tasks = client.active_tasks(&node).await.map_err(ReadError::from);
                     let tasks: Result<Vec<ActiveTask>, ReadError> =
                         tasks.map(|tasks| tasks.iter().filter_map(ActiveTask::of).collect());
-                    // Read after the tasks: a compaction that ends in between moves it.
+                    // Read after the tasks, so that a compaction that ends in between changes the count.
                     let flushes = match tasks {
                         Ok(_) => client.flush_count(&node).await.ok().flatten(),
                         Err(_) => None,
@@ -356,7 +358,7 @@ impl From<Error> for ReadError {
 }
 
 impl ReadError {
-    /// The error of an index before anything was requested.
+    /// The error of an index before any request was sent for it.
     const fn nothing_to_ask() -> Self {
         Self { reason: "unaddressable", message: String::new(), right: None }
     }

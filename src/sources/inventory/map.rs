@@ -19,7 +19,7 @@ pub struct MapEntry {
     pub db: String,
     /// The instance suffix with its dot.
     pub suffix: String,
-    /// The copies it should have, sorted.
+    /// The copies that the database should have, sorted.
     pub copies: BTreeSet<CopyAt>,
     /// Copies that the changelog added after the database was created: they may still be filling.
     pub arriving: BTreeSet<CopyAt>,
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn document_hash_equals_erlang_crc32() {
-        // erlang:crc32(<<"123456789">>), the check value every CRC-32 shares.
+        // The standard check value of CRC-32, as `erlang:crc32(<<"123456789">>)` returns it.
         assert_eq!(doc_hash("123456789"), 0xcbf4_3926);
     }
 }

@@ -24,13 +24,12 @@ pub struct ReadError {
 }
 
 impl ReadError {
-    /// Whether the node is down, or nobody answered for it. Any other error may come from elsewhere.
+    /// Whether the node is down, or nothing answered for it. Other errors may have other causes.
     pub fn is_silence(&self) -> bool {
         matches!(self.reason, "node_down" | "connect" | "timeout")
     }
 
-    /// Whether a request was sent, or would have been if anybody had answered before: it was neither
-    /// forbidden nor held back because of the login.
+    /// Whether a request was sent: it was neither forbidden nor held back because of the login.
     pub fn was_asked(&self) -> bool {
         self.right.is_none() && !["login", "stopped"].contains(&self.reason)
     }
@@ -53,7 +52,7 @@ pub enum MapRead {
     Whole,
     /// The databases that the login may read, each requested by itself.
     Readable,
-    /// None: there is no CouchDB to ask. Every file on a disk is in its place.
+    /// Nothing: there is no CouchDB to ask. Every file on a disk counts as in its place.
     None,
 }
 
@@ -69,7 +68,7 @@ pub enum Observation {
         /// The node.
         node: String,
     },
-    /// The splits.
+    /// The jobs that split shards.
     Reshard(Result<Reshard, ReadError>),
     /// A page of the shard map.
     MapPage(Vec<MapEntry>),
@@ -90,7 +89,7 @@ pub enum Observation {
         db: String,
         /// The map's entry, if it has one now.
         entry: Result<Option<MapEntry>, ReadError>,
-        /// Whether no other node's map has an entry where this one has none.
+        /// Whether the other nodes' maps agree, if this one has no entry.
         is_agreed: bool,
     },
     /// The facts of one shard copy.
@@ -105,7 +104,7 @@ pub enum Observation {
         /// The target of the copy.
         ix: TargetIx,
     },
-    /// CouchDB does not open this shard copy before a split is over.
+    /// CouchDB does not open this shard copy until a split has ended.
     Splitting {
         /// The target of the copy.
         ix: TargetIx,
@@ -151,7 +150,7 @@ pub enum Observation {
     ForeignDirectory {
         /// The node.
         node: Arc<str>,
-        /// What shows it, and what to do, in a sentence.
+        /// How this was detected and what to do, in a sentence.
         problem: String,
     },
     /// Files of a node that another process reads.
@@ -167,7 +166,7 @@ pub enum Observation {
     PeerEnd {
         /// Its address.
         peer: Arc<str>,
-        /// The nodes whose files it reads.
+        /// The nodes whose files that process reads.
         nodes: Result<BTreeSet<Arc<str>>, ReadError>,
     },
     /// The stage was read completely.
@@ -217,7 +216,7 @@ pub struct PartFile {
     pub problem: Option<ReadProblem>,
 }
 
-/// A file of a compaction, running or left behind.
+/// A file that belongs to a compaction, running or left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactionFile {
     /// The shard that is compacted, or whose index is.
@@ -329,7 +328,7 @@ pub struct ActiveTask {
     pub shard: String,
     /// The phase of a compaction; each has its own progress.
     pub phase: Option<String>,
-    /// Percent of the phase, from CouchDB; above 100 if there was more than expected.
+    /// Percent of the phase that is done, from CouchDB; above 100 if there was more to do than expected.
     pub progress: Option<f64>,
     /// Changes processed in this phase.
     pub changes_done: Option<u64>,
@@ -341,14 +340,14 @@ pub struct ActiveTask {
     pub updated_on: Option<u64>,
     /// The Erlang process; each pass of a compaction has another one.
     pub pid: Option<String>,
-    /// For an indexer, the process it works for: a compaction that rebuilds the index.
+    /// For an indexer, the process that it works for: a compaction that rebuilds the index.
     pub indexer_pid: Option<String>,
     /// `running`, `waiting`, `suspended`, … (3.2+).
     pub process_status: Option<String>,
 }
 
 impl ActiveTask {
-    /// A task of which only the kind is known.
+    /// A task about which only the kind is known.
     pub fn bare(doing: TaskKind, shard: String) -> Self {
         Self { doing, shard, ..Self::default() }
     }

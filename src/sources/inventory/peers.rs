@@ -46,8 +46,7 @@ const MAX_TOTAL_BYTES: usize = 512 << 20;
 /// The maximum wait for a page.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a sidecar may take to X-ray the files of a database, and how often it is asked whether
-/// it has.
+/// How long a sidecar may take to X-ray the files of a database, and the interval between two requests for the result.
 const XRAY_TIMEOUT: Duration = Duration::from_secs(12 * 60);
 const BETWEEN_XRAY_POLLS: Duration = Duration::from_secs(2);
 
@@ -76,7 +75,7 @@ impl PeersSource {
         Ok(Some(Self { client, peers: peers.into(), clock }))
     }
 
-    /// All facts of one sidecar, or why it could not be asked. Incomplete facts are not used.
+    /// All facts of one sidecar, or why it could not be asked. Incomplete facts are discarded.
     async fn of(&self, peer: &Address) -> Vec<Observation> {
         let name: Arc<str> = peer.to_string().into();
         match self.all(peer).await {
@@ -150,11 +149,11 @@ impl PeersSource {
         &self.peers
     }
 
-    /// What a sidecar answers to a path of the API, up to a limit of bytes; the number of seconds by
-    /// which its clock is ahead, and the size of the answer.
+    /// A sidecar's answer to a path of the API, up to `max_bytes`; by how many seconds its clock is
+    /// ahead; and the size of the answer.
     ///
     /// # Errors
-    /// Why it gave no answer.
+    /// If it gave no answer; the text says why.
     pub async fn get<T: DeserializeOwned>(
         &self,
         peer: &Address,
@@ -165,8 +164,8 @@ impl PeersSource {
         Ok((reply.data, ahead(&reply.headers, self.clock.now()), reply.bytes))
     }
 
-    /// X-rays of a database's files by each sidecar, once they have ended; with the names of the
-    /// sidecars and why one could not be asked.
+    /// Has each sidecar X-ray a database's files, and waits for the results; each comes with the
+    /// sidecar's name, or with why it could not be asked.
     pub async fn xrays(&self, db: &str) -> Vec<(String, Result<DatabaseXray, String>)> {
         let asked = self.peers.iter().map(|peer| async move {
             let asked = async {
@@ -200,7 +199,7 @@ impl Directories for PeersSource {
     }
 }
 
-/// By how many seconds the clock of a response's sender is ahead of `now`; zero if it is unknown.
+/// By how many seconds the sender's clock is ahead of `now`; zero if unknown.
 fn ahead(headers: &HeaderMap, now: Moment) -> i64 {
     let date = headers.get(DATE).and_then(|date| date.to_str().ok());
     let sent = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
@@ -226,7 +225,7 @@ mod tests {
         json!({ "id": id(number), "exact": true, "measured_at": "2026-11-21T00:54:00Z" })
     }
 
-    /// The result for a sidecar that answers with `page`, given the number to continue after.
+    /// The result for a sidecar that answers with `page`, which gets the number to continue after.
     #[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
     async fn of(page: fn(usize) -> Value) -> Result<usize, String> {
         let answer = move |Query(query): Query<HashMap<String, String>>| async move {

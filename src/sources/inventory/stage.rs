@@ -53,7 +53,7 @@ pub enum Stage {
         /// The databases.
         dbs: Databases,
     },
-    /// The splits.
+    /// The jobs that split shards.
     Splits,
     /// The running jobs of these nodes.
     Poll {

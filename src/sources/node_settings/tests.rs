@@ -135,7 +135,7 @@ async fn silent_node_does_not_delay_others() {
     rig.writer.send_replace(());
     assert_eq!(rig.next().await.nodes[A].sections["smoosh.ratio_dbs"]["concurrency"], "0");
     assert!(began.elapsed() < 2 * TOGETHER, "{:?}", began.elapsed());
-    // Its own problem follows.
+    // Its own problem is reported next.
     assert_eq!(rig.next().await.problems.keys().collect::<Vec<_>>(), [B]);
 }
 

@@ -11,51 +11,51 @@ use std::collections::BTreeMap;
 use strum::IntoStaticStr;
 use wall_clock::Moment;
 
-/// What a peer is.
+/// The kind of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, Serialize)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum PeerKind {
     /// A replication from the database, or another reader of its changes.
     Replication,
-    /// A checkpoint that does not tell whether the database is its source.
+    /// A checkpoint that does not show whether the database is its source.
     Unknown,
     /// A replication into the database, which does not read its deletions.
     Incoming,
     /// Another copy of the same shards.
     InternalReplication,
-    /// An index or a copy that has to process purges.
+    /// An index or a copy that must process purges.
     PurgeReader,
 }
 
 impl PeerKind {
-    /// Whether it reads the database's changes, or may, so that it has to see deletions.
+    /// Whether it reads, or may read, the database's changes, so that it must see deletions.
     pub fn reads_changes(self) -> bool {
         matches!(self, Self::Replication | Self::Unknown)
     }
 }
 
-/// One that reads the database's changes or purges, and how far it came.
+/// A reader of the database's changes or purges, and its progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// What it is.
+    /// Its kind.
     pub kind: PeerKind,
-    /// Its name, as far as it is known.
+    /// Its name, if known.
     pub name: String,
-    /// Changes, or purges, that it has not read: deletions are among them. `None` if unknown.
+    /// Number of changes, deletions included, or of purges, that it has not read; `None` if unknown.
     pub behind: Option<u64>,
-    /// When it last read, by the clock of its own server.
+    /// When it last read, according to its own server's clock.
     pub last_seen: Option<Moment>,
-    /// The replicator's word for its state.
+    /// Its state as the replicator reports it.
     pub state: Option<String>,
 }
 
-/// All peers, in the order of their kinds, the slowest first.
+/// All peers by kind, those furthest behind first.
 pub(super) fn peers(db: &str, copies: &[ShardCopy], replications: &[Replication]) -> Vec<Peer> {
     let mut all = replicators(db, copies, replications);
     all.extend(internal(copies));
     all.extend(purge_readers(copies));
-    // Unknown is worst.
+    // Unknown counts as furthest behind.
     all.sort_by_key(|peer| {
         (peer.kind, peer.behind.is_some(), std::cmp::Reverse(peer.behind), peer.name.clone())
     });
@@ -72,7 +72,7 @@ fn rows(copies: &[ShardCopy]) -> impl Iterator<Item = (&ShardCopy, &str, &Checkp
     })
 }
 
-/// Checkpoints of replicators, and replications that have none yet.
+/// Checkpoints of replicators, and replications without a checkpoint.
 fn replicators(db: &str, copies: &[ShardCopy], replications: &[Replication]) -> Vec<Peer> {
     let mut by_id: BTreeMap<&str, Peer> = BTreeMap::new();
     for (_, id, doc) in rows(copies) {
@@ -91,7 +91,7 @@ fn replicators(db: &str, copies: &[ShardCopy], replications: &[Replication]) -> 
             last_seen: last_session(doc),
             state: None,
         };
-        // Copies may be behind each other.
+        // One copy may have an older checkpoint than another.
         match by_id.get(id) {
             Some(known) if known.last_seen >= peer.last_seen => {}
             Some(_) | None => {
@@ -115,7 +115,7 @@ fn replicators(db: &str, copies: &[ShardCopy], replications: &[Replication]) -> 
         let doc = replication.doc_id.as_ref().map_or_else(String::new, |doc| format!(" ({doc})"));
         let name = format!("{way} {other}{doc}");
         let state = replication.state.clone();
-        // A list of documents and a list of jobs may both have it.
+        // The same replication may be in the list of documents and in the list of jobs.
         let key =
             if id.is_empty() { replication.doc_id.as_deref().unwrap_or_default() } else { id };
         let new = || Peer { kind, name: String::new(), behind: None, last_seen: None, state: None };
@@ -129,18 +129,18 @@ fn replicators(db: &str, copies: &[ShardCopy], replications: &[Replication]) -> 
     by_id.into_values().collect()
 }
 
-/// Whether a checkpoint is that of a reader of the database, and how far it is behind the copies that it
-/// names.
+/// The kind of reader that a checkpoint belongs to, and how far it is behind the copies that it names.
 fn progress(seq: &SourceSeq, copies: &[ShardCopy]) -> (PeerKind, Option<u64>) {
     let shards = match seq {
         SourceSeq::Packed(seq) => unpacked(seq).unwrap_or_default(),
-        // The source is a single file, which this database is not. Nothing read yet is 0 everywhere.
+        // A number means that the source is a single file, not this database. A source that was not
+        // read yet has 0 in any case.
         SourceSeq::Number(1..) => return (PeerKind::Incoming, None),
         SourceSeq::Number(0) | SourceSeq::Unknown => Vec::new(),
     };
     let behind: Vec<Option<u64>> = shards.iter().map(|shard| behind(shard, copies)).collect();
     if behind.iter().all(Option::is_none) {
-        // The copies of another database, or copies that were moved since.
+        // The sequence names copies of another database, or copies that have moved since.
         return (PeerKind::Unknown, None);
     }
     (PeerKind::Replication, behind.into_iter().sum())
@@ -166,15 +166,15 @@ fn last_session(doc: &Checkpoint) -> Option<Moment> {
     Moment::parse_http(sessions.first()?.end_time.as_deref()?)
 }
 
-/// Whether a URL or a name is that of the database.
+/// Whether a URL or a name refers to the database.
 fn names(end: &str, db: &str) -> bool {
     let path = end.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
-    // A name may have slashes, of which some clients encode none.
+    // Names may contain slashes, which some clients do not encode.
     let decoded = percent_decode_str(path).decode_utf8_lossy();
     decoded == db || decoded.strip_suffix(db).is_some_and(|rest| rest.ends_with('/'))
 }
 
-/// What each node has sent to each other one that has copies of the same ranges.
+/// The progress of each node in sending changes to other nodes with copies of the same ranges.
 fn internal(copies: &[ShardCopy]) -> Vec<Peer> {
     let mut pairs: BTreeMap<(&str, &str), Sent> = BTreeMap::new();
     for copy in copies {
@@ -199,14 +199,14 @@ fn internal(copies: &[ShardCopy]) -> Vec<Peer> {
     pairs.into_iter().map(peer).collect()
 }
 
-/// How many changes a node has not been sent yet, and when it was last sent some.
+/// The number of changes that a node has not been sent, and when it was last sent some.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
     behind: Option<u64>,
     last_seen: Option<Moment>,
 }
 
-/// What a copy has sent to a node.
+/// A copy's progress in sending changes to a node.
 fn sent(copy: &ShardCopy, to: &str) -> Option<Sent> {
     let (uuid, update_seq) =
         (copy.info.as_ref()?.uuid.as_deref()?, copy.info.as_ref()?.update_seq?);
@@ -252,7 +252,7 @@ mod tests {
     use couchdb_client::wire::{LocalDocs, Replications};
     use serde_json::{Value, json};
 
-    // Of two copies of the same range, and of one of another, of a real database.
+    // Sequences of a real database with two copies of one range and one copy of another.
     const BEFORE: &str = "12000-g1AAAACZeJzLYWBgYMpgTmHgz8tPSTV2MDQy1zMAQsMckEQiQ1L9____szKYkxgYxF_kAsXYLc3NU1JNjTB1wE0xQjMljwVIMjQAqf9ww8R-gA0zsUg2SbVMxtSYBQBVOCZq";
     const UUIDS: [&str; 3] = ["977de52329cb", "380207e42064", "48c4e9ca4c59"];
 
@@ -355,7 +355,7 @@ mod tests {
         ]);
         let peers = found(&local, &json!({}));
         let at = || Some("2026-11-27T02:11:11Z".to_owned());
-        // What node1 has sent is in its own copy, which has no checkpoint.
+        // The progress of node1 would be in its own copy, which has no checkpoint.
         assert_eq!(
             of_kind(&peers, PeerKind::InternalReplication),
             [("node1 to node3", None, None), ("node3 to node1", Some(10), at())]

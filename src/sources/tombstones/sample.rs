@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 const PLACES: usize = 32;
 /// Number of changes that are read at a place to find deleted ones.
 const CHANGES: usize = 1000;
-/// By how much sizes that are computed from HTTP's answers differ from those in files: at most this
-/// share (measured on 3.5.2).
+/// Maximum error of sizes computed from HTTP answers, as a share of the sizes in files (measured on
+/// 3.5.2).
 const MODEL_ERROR: f64 = 0.1;
 
 /// Deleted documents, by the place at which they were read.
@@ -24,12 +24,12 @@ pub struct TombstoneSample {
     ids: BTreeSet<String>,
 }
 
-/// Bytes of a deleted document, and by how much they may be wrong.
+/// Bytes of a deleted document, and their error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The mean.
     pub bytes: f64,
-    /// With 95 % probability it differs by no more.
+    /// With 95 % probability, the mean differs by no more than this.
     pub error: f64,
     /// The number of documents.
     pub docs: usize,
@@ -58,7 +58,7 @@ impl TombstoneSample {
     }
 }
 
-/// Reads at most `most` deleted documents at random places of the copies, and says what failed.
+/// Reads at most `most` deleted documents at random places of the copies; also returns what failed.
 pub(super) async fn read(
     client: &Client,
     copies: &[&ShardCopy],
@@ -82,7 +82,7 @@ pub(super) async fn read(
     (sample, why)
 }
 
-/// Deleted documents among the changes after a sequence, evenly.
+/// Reads deleted documents, evenly spread, among the changes after a sequence.
 async fn read_place(
     client: &Client,
     copy: Weighed<'_>,
@@ -93,7 +93,7 @@ async fn read_place(
     let changes = client.shard_changes(copy.node, copy.shard, since, CHANGES).await?;
     let deleted = changes.into_iter().filter(|change| change.deleted == Some(true));
     let deleted = deleted.filter_map(|change| change.id.zip(change.seq));
-    // A design document has another path; there are few.
+    // Design documents have another path; few are deleted.
     let all: Vec<_> = deleted.filter(|(id, _)| !id.starts_with("_design/")).collect();
     let stride = all.len().div_ceil(each.max(1)).max(1);
     for (id, seq) in all.into_iter().step_by(stride) {

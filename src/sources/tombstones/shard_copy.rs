@@ -20,7 +20,7 @@ pub struct ShardCopy {
 }
 
 impl ShardCopy {
-    /// Where a sample of it may be read.
+    /// The copy as a place to sample, weighted by `wanted`.
     pub(super) fn weighed(&self, wanted: Option<u64>) -> Weighed<'_> {
         let end = self.info.as_ref().and_then(|info| info.update_seq).unwrap_or_default();
         Weighed { node: &self.node, shard: &self.shard, weight: wanted.unwrap_or_default(), end }

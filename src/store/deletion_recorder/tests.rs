@@ -46,7 +46,7 @@ fn only_databases_with_most_deleted_documents_are_recorded() {
     let expected: Vec<String> = (500..most).map(name).collect();
     assert_eq!(kept, expected.iter().collect::<Vec<_>>());
 
-    // One without a record needs twice as many to take the place of one.
+    // A database without a record needs twice as many to replace one with a record.
     let deleted = |at: u64| match at {
         498 => 999,
         499 => 1_001,
@@ -123,7 +123,7 @@ async fn restarted_recorder_continues_its_records() {
     let record = stored_record(&journal, "orders").await.unwrap().unwrap();
     first.cancel();
 
-    // The next process first has a table without it.
+    // The next process begins with tables without the database.
     time::sleep(Duration::from_secs(3 * DAY)).await;
     snapshots.send_replace(cluster([], ".17"));
     start(&mut tasks);

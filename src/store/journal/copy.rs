@@ -28,10 +28,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
-/// Bytes that stay free beside a copy, so that the journal can be written while it exists.
+/// Bytes that stay free besides a copy, so that the journal can be written while the copy exists.
 const KEPT_FREE_BYTES: u64 = 16 << 20;
 
-/// Number of entries after which a copy checks whether it is still wanted.
+/// Number of entries after which the copying checks whether it was cancelled.
 const ENTRIES_PER_CHECK: usize = 256;
 
 /// Bytes that are read from a copy at a time.
@@ -72,7 +72,7 @@ pub enum CopyError {
     /// The journal cannot be copied.
     #[error("cannot copy the journal: {0}")]
     Failed(String),
-    /// Nobody waits for the copy any more.
+    /// The requester no longer waits for the copy.
     #[error("the backup was cancelled")]
     Cancelled,
 }
@@ -196,7 +196,7 @@ fn copy_tables(
     copy.table(MARKS)?;
     copy.table(META)?;
     remove_leases(target)?;
-    // Measurements in another format are useless: the journal discards them too.
+    // Measurements in another format are useless; the journal itself discards them too.
     for copied in [copy.table(BLOCKS), copy.table(BLOCK_TIMES)] {
         match copied {
             Err(Error::TableTypeMismatch { .. } | Error::TypeDefinitionChanged { .. }) => {}
@@ -209,7 +209,7 @@ fn copy_tables(
     }
     let mut names = source.list_tables()?.map(|table| table.name().to_owned());
     match names.find(|name| !done.contains(name)) {
-        // A backup without this table would look complete.
+        // Without an error, a backup that lacks this table would look complete.
         Some(unknown) => Err(Error::Corrupted(format!(
             "its table {unknown:?} is unknown to this version; stop recliner and copy the file"
         ))),
@@ -217,7 +217,8 @@ fn copy_tables(
     }
 }
 
-/// A copy must not rely on leases of shared limits, which change after it was made, nor be taken for the same member.
+/// Removes leases of shared limits from the copy: they change after it was made, and the copy must not pass for the
+/// same member.
 fn remove_leases(target: &WriteTransaction) -> Result<(), Error> {
     let mut meta = target.open_table(META)?;
     for name in [META_SHARED_KEEPER, META_SHARED_MEMBER] {

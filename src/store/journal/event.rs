@@ -150,7 +150,7 @@ pub enum EventDetails {
         by: Option<String>,
         /// Number of targets that were compacted since it began.
         done: u64,
-        /// Number of those, and of those that it still could compact.
+        /// Number of those, and of those that it could still have compacted.
         members: u64,
         /// Bytes that were freed, as far as sizes are known; negative if files grew.
         freed_bytes: Option<i64>,
@@ -362,7 +362,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::text::Label;
 
-    /// An event of each type, in their order.
+    /// One event of each type, in the order of the types.
     pub(crate) fn one_of_each_type() -> [EventDetails; EventType::ALL.len()] {
         let target: TargetId = "cleanup:orders".parse().unwrap();
         let setting = OverriddenSetting {

@@ -78,8 +78,7 @@ pub enum FeedStart {
         number: u64,
         /// Era of the number.
         era: String,
-        /// Everything removed up to this number was already missing when the reader started, so the
-        /// reader did not miss it.
+        /// Removals up to this number happened before the reader started, so it missed none of them.
         removed_at_start: u64,
     },
     /// After a number read from this journal since it was opened.

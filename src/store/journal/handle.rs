@@ -37,7 +37,7 @@ use wall_clock::Moment;
 /// larger batch waits alone.
 pub(super) const MAX_QUEUED_EVENTS: usize = 1 << 14;
 
-/// Whose record of shared limits.
+/// Whose record of shared limits is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SharedRecord {
     /// What the keeper granted.

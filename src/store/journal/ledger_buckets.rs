@@ -23,7 +23,7 @@ fn name(number: u32) -> String {
 }
 
 impl LedgerWrite {
-    /// The single values that it changes.
+    /// The changes as single values.
     pub(super) fn into_values(self) -> NamedValues {
         let buckets = self.buckets.into_iter().map(|(number, bucket)| (name(number), bucket));
         std::iter::once((META_LEDGER.to_owned(), Some(self.books))).chain(buckets).collect()

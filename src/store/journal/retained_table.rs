@@ -43,8 +43,8 @@ impl RetainedTable {
         self.bytes = self.bytes.saturating_sub(stored_bytes(length));
     }
 
-    /// Removes the oldest entries that exceed the budget, at most `at_most` so that a commit stays
-    /// small. Entries younger than `needed` stay, whatever their size. Returns whether more must be removed.
+    /// Removes the oldest entries that exceed the budget, at most `at_most` so that a commit stays small.
+    /// Entries younger than `needed` stay regardless of size. Returns whether more must be removed.
     pub(super) fn trim(
         &mut self,
         table: &mut Table<'_, u64, (u32, &'static [u8])>,

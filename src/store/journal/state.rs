@@ -45,7 +45,7 @@ pub(super) enum Event {
     Recorded(EventDetails),
     /// The time that [`JournalState::next_wake`] named has come.
     Wake,
-    /// Nothing will arrive any more.
+    /// No more requests or events will arrive.
     Stopping,
     /// [`Effect::Write`] is done.
     Written(Result<Committed, FileFailure>),
@@ -81,7 +81,7 @@ pub(super) enum Effect {
     Reply(Reply),
 }
 
-/// A failure of the file that is not over yet.
+/// A failure of the file that still lasts.
 #[derive(Debug)]
 struct CurrentFailure {
     since: Moment,
@@ -106,7 +106,7 @@ impl CurrentFailure {
 struct Commit {
     answers: Vec<WriteAnswer>,
     events: usize,
-    /// Whether a timer caused it, and not a request.
+    /// Whether a timer caused it rather than a request.
     is_timed: bool,
 }
 
@@ -130,7 +130,7 @@ struct Timers {
 /// Whether the journal may be used for the cluster.
 #[derive(Debug, PartialEq, Eq)]
 enum Claim {
-    /// Nobody has claimed it yet: what it contains can be read, but nothing is written.
+    /// No cluster has claimed it yet: its content can be read, but nothing is written.
     Open,
     Claimed,
     /// Since this moment it is known to belong to another cluster, so its content would mislead.
@@ -220,7 +220,7 @@ impl JournalState {
         effects
     }
 
-    /// When to call [`Self::handle`] with [`Event::Wake`], whatever else happens before.
+    /// When to call [`Self::handle`] with [`Event::Wake`], even if other events are handled before.
     pub(super) fn next_wake(&self) -> Instant {
         let rest = self.timers().into_iter().filter_map(|(_, at)| at);
         rest.fold(self.timers.file_check, Instant::min)

@@ -201,7 +201,7 @@ impl DirectoryStorage {
                 if is_open_journal(&unfinished) {
                     return Err(in_use());
                 }
-                // Left by a process that was interrupted, or put there by somebody else.
+                // It was left by a process that was interrupted, or was put there by somebody else.
                 fs::remove_file(&unfinished).and_then(|()| create_private(&unfinished))
             }
             created => created,

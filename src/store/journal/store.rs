@@ -201,8 +201,8 @@ impl JournalStore {
         state.forecasts = values_with_prefix(&meta, META_FORECAST_PREFIX)?;
         state.runs = values_with_prefix(&meta, META_RUN_PREFIX)?;
         state.node_work = values_with_prefix(&meta, META_NODE_WORK_PREFIX)?;
-        // Outcomes are in the order in which they were noticed: one of a job that ended long before may follow
-        // others. Beyond this many such, none is from the last hour.
+        // Outcomes are sorted by when they were noticed, so an outcome of a job that ended long ago may follow
+        // newer ones. After this many of those, no earlier outcome is from the last hour.
         let mut old_ones = 0;
         for entry in tx.open_table(OUTCOMES)?.iter()?.rev() {
             let (_, entry) = entry?;

@@ -29,7 +29,7 @@ impl Draft {
             targets.filter(|target| changed.contains(&target.db())).map(TargetRef::ix).collect();
         for ix in &changed {
             if let Some(now) = now {
-                // The rent so far counts with the old prediction.
+                // The rent up to now was incurred with the old prediction.
                 self.settle_rent(*ix, now);
             }
             self.remove_from_sums(*ix);
@@ -106,7 +106,7 @@ mod tests {
         ix
     }
 
-    /// Waste of all db targets: by the totals, by the exported databases, and summed over targets.
+    /// Waste of all db targets, in three ways: from the totals, from the exported databases, and summed over targets.
     fn wasted(draft: &mut Draft, hours: u64) -> [f64; 3] {
         let snapshot = draft.publish(at(hours));
         let node = draft.find_node("couchdb@a").unwrap();

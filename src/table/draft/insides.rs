@@ -4,16 +4,15 @@ use super::*;
 use crate::model::{estimate, facts::Inside};
 
 impl Draft {
-    /// Sets what an X-ray of a target's file showed, and updates the sums, unless it is of another
-    /// file, or a compaction has contradicted an earlier one of this target. Returns whether it was
-    /// new.
+    /// Sets the X-ray of a target's file and updates the sums, unless the X-ray is of another file, or a compaction has
+    /// contradicted an earlier X-ray of this target. Returns whether it was new.
     pub fn set_inside(&mut self, ix: TargetIx, inside: Inside) -> bool {
         let Some(target) = self.current.target(ix) else { return false };
         let is_known = target.inside().is_some_and(|known| known.at >= inside.at);
         if is_known || self.distrusted.contains(&ix) || !inside.is_of_file(&target.facts()) {
             return false;
         }
-        // The rent so far counts with the old prediction.
+        // The rent up to now was incurred with the old prediction.
         self.settle_rent(ix, inside.at);
         self.remove_from_sums(ix);
         Arc::make_mut(&mut self.current.insides).insert(ix, inside);
@@ -22,8 +21,7 @@ impl Draft {
         true
     }
 
-    /// Drops the X-ray of a file that was replaced between two readings of a target, whose sums are
-    /// not counted meanwhile.
+    /// Drops the X-ray of a file that was replaced between two readings. Meanwhile, the target's sums are not counted.
     pub(super) fn check_inside(
         &mut self,
         ix: TargetIx,
@@ -94,13 +92,13 @@ mod tests {
         assert!(!draft.set_inside(ix, inside(40, 1_001)), "known");
         assert_eq!(reclaimable(&mut draft, ix), (60, 60.0));
         assert_eq!(draft.current().target(ix).unwrap().confidence(), Confidence::Xray);
-        // As promised: the next one is believed too.
+        // The compaction freed as much as predicted, so the next X-ray is used too.
         draft.set_facts(ix, facts(41, 90, 1_002));
         assert_eq!(draft.current().target(ix).unwrap().inside(), None);
         assert!(!draft.set_inside(ix, inside(40, 1_001)), "of the old file");
         draft.set_facts(ix, facts(100, 90, 1_004));
         assert!(draft.set_inside(ix, inside(40, 1_005)));
-        // It freed 20 MiB instead of 60.
+        // This one freed 20 MiB instead of 60.
         draft.set_facts(ix, facts(80, 91, 1_006));
         draft.set_facts(ix, facts(100, 91, 1_007));
         assert!(!draft.set_inside(ix, inside(40, 1_008)));

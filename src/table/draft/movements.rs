@@ -1,4 +1,4 @@
-//! How changes of the tables become movements.
+//! Converts changes of the tables to movements.
 
 use super::*;
 use crate::{
@@ -7,8 +7,8 @@ use crate::{
 };
 
 impl TargetRef<'_> {
-    /// Bytes of its file; for a cluster-wide view, of the copies that are not known as parts. `None` if it has no
-    /// file, or one of unknown size.
+    /// The bytes counted for a target: those of its file or, for a cluster-wide view, those of the copies that
+    /// are not known as parts. `None` without a file of known size.
     pub(super) fn counted_bytes(self) -> Option<u64> {
         if self.state() == TargetState::Missing {
             return None;
@@ -25,9 +25,10 @@ impl TargetRef<'_> {
 }
 
 impl Draft {
-    /// Takes what moved since the last time.
+    /// Takes the movements since the last call.
     pub fn take_movements(&mut self) -> Movements {
-        // The pseudo-node has the index files of all nodes: one that serves some does not count it.
+        // The pseudo-node contains the index files of all nodes, so a process that serves only some
+        // nodes does not count it.
         let serves_all = self.current.members().all(|(_, node)| node.is_served);
         let nodes = self.current.nodes.iter().enumerate().map(|(at, node)| NodeFiles {
             name: Arc::clone(&node.name),
@@ -46,7 +47,8 @@ impl Draft {
         Movements { nodes, entries: entries.collect() }
     }
 
-    /// Records that everything until now comes from an earlier process.
+    /// Records that these nodes' targets come from an earlier process, and drops the movements so
+    /// far, which only restored them.
     pub(in crate::table) fn movements_restored(&mut self, nodes: &[NodeIx]) {
         nodes.iter().for_each(|node| self.movements.restored.insert(node.as_usize()));
         self.movements.entries.clear();
@@ -71,7 +73,7 @@ impl Draft {
         let changes = match (before, after) {
             (None, None) => return,
             (None, Some(bytes)) => {
-                // A new index whose files were found first is counted on their nodes.
+                // Files of a new index that were found before it are already counted on their nodes.
                 let found = self.new_part_bytes(target).min(bytes);
                 let new = bytes.saturating_sub(found);
                 let cause = self.cause_of_new(target);
@@ -94,7 +96,7 @@ impl Draft {
         }
     }
 
-    /// Books a new index file by the design document that turned out to be its own.
+    /// Assigns a new index file to its design document once that is known.
     pub(super) fn count_design_found(&mut self, ix: TargetIx) {
         let Some(target) = self.current.target(ix) else { return };
         if target.view().is_none_or(|view| view.designs.is_empty()) {
@@ -126,8 +128,8 @@ impl Draft {
         }
     }
 
-    /// Records whether all index files of a node are known one by one from now on: others are new then, and one that
-    /// is no longer found was deleted.
+    /// Records whether all index files of a node are known one by one from now on. If so, other files are new, and a
+    /// file that is no longer found was deleted.
     pub fn set_shows_files(&mut self, node: NodeIx, shows: bool) {
         match shows {
             true => self.movements.shown.insert(node.as_usize()),
@@ -139,7 +141,7 @@ impl Draft {
         self.movements.shown.contains(node.as_usize())
     }
 
-    /// Records the sizes of a node's files besides those of targets.
+    /// Records the sizes of a node's files other than those of targets.
     pub fn count_other_files(&mut self, node: NodeIx, files: Vec<(Cause, u64)>) {
         let at = node.as_usize();
         if self.movements.other_files.len() <= at {
@@ -148,7 +150,7 @@ impl Draft {
         let before = std::mem::replace(&mut self.movements.other_files[at], files.clone());
         for (cause, bytes) in files {
             let known = before.iter().find(|(other, _)| *other == cause).map(|(_, bytes)| *bytes);
-            // What the first walk finds was there before.
+            // The files found by the first walk existed before.
             let (cause, old) = known.map_or((Cause::Measured, 0), |old| (cause, old));
             let key = MovementKey { node, cause, db: Box::default(), design: Box::default() };
             self.movements.add(key, difference(old, bytes));
@@ -157,7 +159,7 @@ impl Draft {
 
     fn add_movement(&mut self, ix: TargetIx, cause: Cause, bytes: i64) {
         let Some(target) = self.current.target(ix) else { return };
-        // What was there before is not broken down: the first sweep finds everything.
+        // Files that existed before are not broken down, because the first sweep finds everything.
         let is_named = cause != Cause::Measured;
         let design = target.view().and_then(|view| view.designs.first());
         if cause == Cause::NewIndex && design.is_none() {
@@ -172,7 +174,7 @@ impl Draft {
         self.movements.add(key, bytes);
     }
 
-    /// Why a file appears. Before everything on its node was read once, it may have been there for long.
+    /// Why a file appears. Until everything on its node was read once, it may have existed for long.
     fn cause_of_new(&self, target: TargetRef<'_>) -> Cause {
         let Some(node) = self.current.node(target.node_ix()) else { return Cause::Measured };
         let is_known = match target.is_part() {
@@ -196,7 +198,7 @@ impl Draft {
         }
     }
 
-    /// Whether a database or an index appeared within the last hour or two: what it is filled with is new too.
+    /// Whether a database or an index appeared within the last hour or two, so that its content is new too.
     fn is_new(&self, target: TargetRef<'_>) -> bool {
         let db = target.db();
         match target.view() {
@@ -242,7 +244,7 @@ impl Draft {
         new.filter_map(|bytes| u64::try_from(*bytes).ok()).fold(0, u64::saturating_add)
     }
 
-    /// Whether the node has another shard of the database, of a range like this.
+    /// Whether the node has another shard of the database whose range meets a condition.
     fn has_copy(&self, target: TargetRef<'_>, is_like: impl Fn(Range) -> bool) -> bool {
         let ranges = self.current.ranges.iter().filter(|range| is_like(**range));
         ranges
@@ -252,7 +254,7 @@ impl Draft {
     }
 }
 
-/// The cause of what fills a new database or index.
+/// The cause to which content of a new database or index is attributed.
 fn filled(cause: Cause) -> Cause {
     if matches!(cause, Cause::Documents | Cause::Waste) {
         Cause::NewDatabase
@@ -268,7 +270,7 @@ fn is_within(part: Range, whole: Range) -> bool {
     part != whole && part.from >= whole.from && part.to <= whole.to
 }
 
-/// The change of counted bytes by cause. A cluster-wide view counts one file several times.
+/// The change of counted bytes by cause. The sizes of a cluster-wide view are those of one file, multiplied.
 fn attributed(
     kind: TargetKind,
     (old, new): (u64, u64),
@@ -309,7 +311,7 @@ mod tests {
     const RANGE: Range = Range { from: 0, to: u32::MAX };
     const SIGNATURE: Signature = Signature([7; 16]);
 
-    /// Two copies of one shard on two nodes, of which one shows its files; everything was read once.
+    /// Two copies of one shard on two nodes, one of which shows its files; everything was read once.
     fn two_copies() -> (Draft, DbIx, [NodeIx; 2]) {
         let mut draft = Draft::new(1);
         let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".1" });

@@ -28,7 +28,7 @@ impl Draft {
         let at = self.store_view(View { signature, range, ..self.empty_part.clone() });
         let ix = self.get_or_add_row((Some(TargetKind::View), node, db.0, at));
         let (now, hasher) = (&self.current, &self.hasher);
-        // A part that has no row any more is never looked up.
+        // A part without a row is never looked up again.
         let hash_of = |at: &u32| part_at(now, *at).map_or(0, |part| hasher.hash_one(part));
         self.by_part.insert_unique(hash, ix.row(), hash_of);
         ix
@@ -89,7 +89,7 @@ impl Draft {
             return;
         }
         let counted = self.counted(ix);
-        // The sums of its parts count in the totals.
+        // The sums of the view's parts are included in the totals.
         self.remove_from_sums(ix);
         if let Some(stored) = self.current.views.get_mut(at) {
             *stored = Arc::new(view);

@@ -15,7 +15,7 @@ fn facts(file: u64, ago: Option<u64>) -> Facts {
     }
 }
 
-/// Sets facts that were first measured long ago, and measured again since.
+/// Sets facts that were first measured long ago and then measured again.
 fn measure(draft: &mut Draft, ix: TargetIx, file: u64, ago: Option<u64>) {
     draft.set_facts(ix, facts(file, ago.map(|_| 20_000)));
     draft.set_facts(ix, facts(file, ago));
@@ -99,7 +99,7 @@ fn restores_facts_with_their_age() {
     assert!(after.nodes().iter().skip(1).all(|node| node.is_member && node.is_up.is_none()));
 }
 
-/// Bytes of unused files that no sum of a node has yet would be a gain above all waste.
+/// Without the node's sums, restored bytes of unused files would exceed the total waste.
 #[test]
 fn restored_cleanup_has_no_size_until_files_are_walked() {
     let mut draft = Draft::new(5);

@@ -1,4 +1,4 @@
-//! The advised compactions that would run now, beside the jobs that really run.
+//! The advised compactions that would be running now, and the jobs that really run.
 //!
 //! Owns what the planner would remember of advised compactions: recent starts, pauses, rests, and
 //! views with only some copies done. Never decides what starts. Pure.
@@ -73,7 +73,7 @@ impl SeenJob {
     }
 }
 
-/// All running advised compactions, and the real ones seen beside them.
+/// All running advised compactions, and the real ones that were seen running.
 #[derive(Debug, Default)]
 pub(super) struct AdvisedJobs {
     running: Vec<Running>,
@@ -259,7 +259,7 @@ impl AdvisedJobs {
         self.memory.started_unmeasured.insert(ix, Moment::from_unix(u64::MAX));
     }
 
-    /// Forgets in the next step which targets have facts from before their compaction.
+    /// At the start of a step, drops the record of which targets have facts from before their compaction.
     pub(super) fn begin_step(&mut self) {
         self.memory.started_unmeasured.clear();
     }

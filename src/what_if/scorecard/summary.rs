@@ -15,7 +15,7 @@ pub enum ScorecardState {
     Waiting,
     /// It counts.
     Advising,
-    /// It pauses, because recliner enforces everything, and keeps what it has.
+    /// It pauses and keeps its records, because recliner enforces everything.
     Enforcing,
 }
 
@@ -46,7 +46,7 @@ impl AdviceCounters {
 pub struct ScorecardView {
     /// The sums of each hour.
     pub hours: BTreeMap<HourNumber, ScorecardHour>,
-    /// What the scorecard does.
+    /// The state of the scorecard.
     pub state: ScorecardState,
     /// Advised compactions that run.
     pub running: usize,
@@ -54,7 +54,7 @@ pub struct ScorecardView {
     pub targets: usize,
     /// Sums since the process started.
     pub counters: AdviceCounters,
-    /// The waste that would be left; none while nothing is advised.
+    /// The waste that would remain; `None` while nothing is advised.
     pub advised_waste_bytes: Option<u64>,
     /// When this view was made.
     pub updated_at: Moment,
@@ -63,7 +63,7 @@ pub struct ScorecardView {
 /// The sums over a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScorecardSum {
-    /// The beginning of the first hour that counts; none if there is none.
+    /// The start of the first counted hour, if any.
     pub from: Option<Moment>,
     /// The sums.
     pub sums: ScorecardHour,
@@ -74,8 +74,8 @@ pub struct ScorecardSum {
 impl ScorecardView {
     /// Sums from the hour of `since` up to `now`.
     ///
-    /// Nothing counts as missing before the first hour of the scorecard. Hours that are still to
-    /// come, as after a clock that was set back, count with what they have.
+    /// Time before the scorecard's first hour does not count as missing. Hours in the future, as
+    /// after a clock was set back, count with their content.
     pub fn sum(&self, since: Moment, now: Moment) -> ScorecardSum {
         let Some(begun) = self.hours.keys().next().copied() else { return ScorecardSum::default() };
         let (first, this) = (hour_of(since).max(begun), hour_of(now));

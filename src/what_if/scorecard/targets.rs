@@ -24,8 +24,8 @@ use hashbrown::HashMap;
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 
-/// Maximum number of entries, about twenty megabytes. Beyond it no advised compaction of another target
-/// begins, and the scorecard says that some may be missing.
+/// Maximum number of entries, about twenty megabytes. Beyond it, no advised compaction of another
+/// target begins, and the scorecard reports that some may be missing.
 pub(super) const MAX_TARGETS: usize = 50_000;
 
 /// A target that no snapshot contained for this many steps, i.e. for an hour, is forgotten.
@@ -67,7 +67,7 @@ impl Entry {
     fn update(&mut self, target: TargetRef<'_>, reading: WasteReading) {
         self.reading = reading;
         let Some(waste) = self.record.waste_of(target) else { return };
-        // The size and the sequence are left out: with them it would seem to be compacted again.
+        // Without size and sequence; with them, the file would seem to be compacted again.
         let seen = WasteReading {
             reclaimable_bytes: waste,
             file_bytes: 0,

@@ -22,7 +22,7 @@ use wall_clock::Clock;
 
 const STEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Which record a change replaces.
+/// The record that a change replaces.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RecordKey {
     Hour(HourNumber),

@@ -20,7 +20,7 @@ const MIB: u64 = 1 << 20;
 const WHOLE: Range = Range { from: 0, to: u32::MAX };
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Databases on one node that a test changes, and the plan that follows each minute.
+/// Databases on one node, which a test changes; a plan follows each minute.
 struct World {
     draft: Draft,
     dbs: Vec<(TargetIx, Facts)>,
@@ -131,7 +131,7 @@ impl World {
     }
 }
 
-/// A scorecard with the records that a journal would have.
+/// A scorecard, and the records that its journal would contain.
 #[derive(Default)]
 struct Kept {
     card: Scorecard,
@@ -155,7 +155,7 @@ impl Kept {
         (0..count).for_each(|_| self.step(world, MINUTE));
     }
 
-    /// The process is killed, and another one goes on from what was stored.
+    /// The process is killed, and another continues from the stored records.
     fn restart(&mut self) {
         self.card = Scorecard::new(self.records.clone());
         self.is_new = true;
@@ -235,7 +235,7 @@ fn real_compaction_ends_the_savings_of_an_advised_one() {
     kept.step(&mut world, MINUTE);
     assert_eq!(kept.records.targets.len(), 0);
     assert_eq!(kept.card.view(world.now).advised_waste_bytes, Some(world.wasted()));
-    // What grows from then on is wasted in both worlds.
+    // Growth from then on is wasted in both worlds.
     world.change(0, 50, 0);
     kept.step(&mut world, MINUTE);
     assert_eq!(kept.card.view(world.now).advised_waste_bytes, Some(world.wasted()));
@@ -314,7 +314,7 @@ fn gap_is_reported_as_missing_and_not_counted() {
     assert_eq!(sum.sums, sums);
     assert_eq!(sum.missing_seconds, 3 * 3_600);
     assert_eq!(sum.from, Some(Moment::from_unix(NOW / 3_600 * 3_600)));
-    // Since the middle of the gap.
+    // The sum since the middle of the gap.
     let sum = view.sum(Moment::from_unix(NOW + 4 * 3_600), world.now);
     assert!(sum.sums.advised_seconds <= 3_660 && sum.missing_seconds <= 2 * 3_600, "{sum:?}");
 }
@@ -380,8 +380,8 @@ fn any_event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(crate::cases::one_case_in(16))]
 
-    /// Savings are never negative and never more than what is wasted; nothing is freed that was not
-    /// wasted; each second counts once; and a journal has what the process has.
+    /// Savings are never negative and never exceed the waste; only waste is freed; each second
+    /// counts once; and the journal equals the process's state.
     #[test]
     fn scorecard_sums_never_exceed_what_was_wasted(
         events in proptest::collection::vec(any_event(), 1..40),

@@ -7,7 +7,7 @@ use crate::{
 };
 use proptest::prelude::*;
 
-/// A view of a database of its own: live bytes and garbage a day, in MiB.
+/// A view in its own database: live bytes, and garbage per day, in MiB.
 fn add_view(draft: &mut Draft, node: NodeIx, name: &str, (live, garbage): (u64, u64)) {
     let db = draft.get_or_add_db(DbName { db: name, suffix: ".17" });
     let shard = draft.get_or_add_shard(node, db, Some(Range { from: 0, to: u32::MAX }));
@@ -19,7 +19,7 @@ fn add_view(draft: &mut Draft, node: NodeIx, name: &str, (live, garbage): (u64, 
     watch(draft, ix, (live, garbage, 0));
 }
 
-/// smoosh with these minimum ratios of databases and views, and no other channels.
+/// smoosh with these minimum ratios of databases and views, and without other channels.
 fn ratios(dbs: f64, views: f64) -> Policy {
     let ratio = |kind, least| {
         let mut channel = Channel::with_defaults(kind, kind_of(kind), PriorityKind::Ratio);
@@ -34,7 +34,7 @@ fn kind_of(name: &str) -> TargetKind {
     if name == "dbs" { TargetKind::Db } else { TargetKind::View }
 }
 
-/// These rules with channels by rent.
+/// The same rules, but with channels by rent.
 fn rent(rules: &Policy) -> Policy {
     let list = ChannelPreset::Rent.channels();
     Policy { channels: Arc::new(Channels { list, ..Channels::default() }), ..rules.clone() }
@@ -62,8 +62,8 @@ fn assert_within(found: f64, expected: f64, share: f64, what: &str) {
 
 #[test]
 fn horizon_follows_the_square_root_law() {
-    // A ratio of k wastes L (k - 1) / 2 on average, a horizon sqrt(L g h / 2): the same where
-    // h = L (k - 1)^2 / (2 g).
+    // A ratio of k wastes L (k - 1) / 2 on average, and a horizon h wastes sqrt(L g h / 2); they
+    // are equal for h = L (k - 1)^2 / (2 g).
     let present = present(&[("a", 1_000, 190, 0)], None);
     for (ratio, days) in [(1.5, 60), (2.0, 90), (1.3, 40)] {
         let smoosh = ratios(ratio, ratio);
@@ -143,7 +143,7 @@ proptest! {
         sizes in prop::collection::vec((2.0_f64..4.0, -1.5_f64..-0.2), 4..9),
         ratio in 1.3_f64..5.0,
     ) {
-        // Live bytes over two decades, and garbage a day, as a share of them, over more than one.
+        // Live bytes span two decades; garbage per day, as a share of them, spans more than one.
         let dbs: Vec<(String, u64, u64)> = sizes
             .iter()
             .enumerate()

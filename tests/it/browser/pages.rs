@@ -126,8 +126,8 @@ const WIDER: &str = "
         .slice(0, 5)
         .map((it) => it.tagName + '.' + it.className + ': ' + it.textContent.slice(0, 60));";
 
-/// A script that returns what rows are about and do not show: a link to a database or target in a column that the
-/// window has no place for, and whose name is nowhere else in its row.
+/// A script that returns names that rows do not show: each is linked in a column hidden at this window size and appears
+/// nowhere else in its row.
 const HIDDEN_NAMES: &str = "
     return Array.from(document.querySelectorAll(
             'tbody tr a[href^=\"database?\"], tbody tr a[href^=\"target?\"]'))

@@ -354,7 +354,7 @@ async fn pages_can_be_used_by_keyboard_alone() {
         ('s', "/status"),
     ] {
         served.open(&browser, "docs/introduction.html").await;
-        // Chromium may drop a key that arrives before the first frame of a page; a reader presses again.
+        // Chromium may drop a key pressed before a page's first frame, so the test presses again, as a reader would.
         let arrived = format!("location.pathname === '{path}'");
         for _ in 0..5 {
             browser.press(&format!("g{letter}")).await;
@@ -437,7 +437,7 @@ async fn login_is_asked_once_and_reused() {
     let address = served.service.address.clone();
     browser.open(&format!("http://ann:{password}@{address}/")).await;
     for path in ["", "targets", "jobs", "events", "nodes", "status", "docs/introduction.html"] {
-        // The address contains the login no longer.
+        // The address no longer contains the login.
         if !path.is_empty() {
             served.open(&browser, path).await;
         }

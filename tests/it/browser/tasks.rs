@@ -54,7 +54,7 @@ impl Operator {
         self.browser.until(&format!("{part}.includes(\"{text}\")")).await;
     }
 
-    /// Ends a task that may take this many clicks.
+    /// Asserts that the task took at most this many clicks.
     async fn within(&self, clicks: usize, task: &str) {
         assert!(self.clicks <= clicks, "{task} took {} clicks", self.clicks);
         assert_quiet(&self.browser, task).await;
@@ -83,7 +83,7 @@ async fn finds_the_most_wasteful_database_and_why(operator: &mut Operator) {
     operator.click_first("tbody td a", "/database").await;
     assert_eq!(operator.browser.text("h1").await, worst);
     operator.sees("main", "reclaimable").await;
-    // The reason, with a link to what it means.
+    // The reason, with a link to its explanation.
     operator.browser.until("document.querySelector(\"tbody a[href*='docs/why.html#']\")").await;
     operator.within(2, "the most wasteful database").await;
 }
@@ -97,7 +97,7 @@ async fn compacts_a_database(operator: &mut Operator) {
     operator.sees("main", "targets to compact").await;
     operator.confirm().await;
     operator.within(4, "compacting a database").await;
-    // How far it is stands with other activity.
+    // Its progress is listed with other activity.
     operator.begin().await;
     operator.click_first("header a[href='jobs']", "/jobs").await;
     operator.sees("main", &worst).await;

@@ -19,13 +19,13 @@ use tokio::{
     time,
 };
 
-/// Longer than any browser command may take on a busy machine.
+/// Timeout for a browser command on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The protocol's key for the id of an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// The protocol's error codes for elements that do not exist yet, or no longer.
+/// The protocol's error codes for elements that do not exist, or no longer exist.
 const NOT_THERE: [&str; 2] = ["no such element", "stale element reference"];
 
 /// The code points that the protocol uses for keys.
@@ -97,7 +97,6 @@ impl Browser {
         Some(Self { http, session, _driver: driver, _home: home, _turn: turn })
     }
 
-    /// Ends the browser.
     pub(super) async fn close(self) {
         let ended = self.http.delete(&self.session).timeout(PATIENCE).send().await;
         ended.expect("the session ends");
@@ -107,12 +106,10 @@ impl Browser {
         command_of(&self.http, &format!("{}/{command}", self.session), Some(&body)).await
     }
 
-    /// Loads a page.
     pub(super) async fn open(&self, url: &str) {
         self.tell("url", json!({ "url": url })).await;
     }
 
-    /// The address of the page.
     pub(super) async fn address(&self) -> String {
         let url = command_of(&self.http, &format!("{}/url", self.session), None).await;
         url.as_str().expect("an address is text").to_owned()
@@ -204,7 +201,7 @@ impl Browser {
         text.as_str().expect("the text is a string").to_owned()
     }
 
-    /// Presses keys, one after the other, wherever the focus is.
+    /// Presses keys one by one, at the current focus.
     pub(super) async fn press(&self, keys: &str) {
         let each = |kind: &'static str| move |key: char| json!({ "type": kind, "value": key });
         let actions: Vec<Value> =
@@ -218,7 +215,7 @@ impl Browser {
         self.tell("goog/cdp/execute", json!({ "cmd": cmd, "params": params })).await
     }
 
-    /// The console's lines since the last call: errors of scripts, of the policy, of loading.
+    /// Console lines since the last call: errors of scripts, the policy and loading.
     pub(super) async fn console(&self) -> Vec<String> {
         let log = self.tell("se/log", json!({ "type": "browser" })).await;
         let lines = log.as_array().expect("the log is a list").iter();
@@ -230,7 +227,7 @@ impl Browser {
         let size =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.devtools("Emulation.setDeviceMetricsOverride", size).await;
-        // Scrollbars are not part of what is judged.
+        // Scrollbars are not judged.
         self.devtools("Emulation.setScrollbarsHidden", json!({ "hidden": true })).await;
         let scheme = if dark { "dark" } else { "light" };
         let scheme = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });

@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep};
 const PATH: &str = "/_db_updates";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The most requests for the feed within an hour of failures: at the longest pauses after the
-/// shorter first ones, and on every node at once if the answer makes no sense.
+/// Maximum number of requests for the feed in an hour of failures: pauses grow to their maximum, and after a
+/// meaningless response every node is asked at once.
 const OPENED: usize = 240;
 
 /// How a broken feed continues.
@@ -250,7 +250,7 @@ async fn recreated_feed_counts_as_a_new_feed() {
         sleep(MINUTE).await;
         assert!(request_count(&rig) < 12, "{name}: {} requests", request_count(&rig));
         assert!(is_covered(&rig.planned().await.snapshot), "{name}");
-        // Nobody sees a database that is created and deleted between two reports.
+        // A database that is created and deleted between two reports is never seen.
         truth.retain(|event, _| away > 1 || !event.contains(" a"));
         assert_recorded(&name, &journal, since, &truth, 2).await;
     }

@@ -246,8 +246,7 @@ async fn failed_backup_leaves_the_old_file_unchanged() {
         unchanged();
     }
 
-    // The leftover of an interrupted command does not matter, but a file that another process is
-    // writing does.
+    // A leftover of an interrupted command does not matter; a file that another process is writing does.
     let part = dir.path().join("new.part");
     fs::write(&part, [7; 10_000]).unwrap();
     let held = File::open(&part).unwrap();

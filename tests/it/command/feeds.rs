@@ -10,7 +10,7 @@ use tokio::{task::JoinSet, time};
 
 const PATH: &str = "/_db_updates";
 
-/// Longer than a feed may be silent, plus the time to reopen it.
+/// The longest silence of a feed, plus the time to reopen it.
 const SILENCE: Duration = Duration::from_secs(100);
 
 fn world() -> Config {
@@ -20,7 +20,6 @@ fn world() -> Config {
     config
 }
 
-/// A client of the service.
 struct ServiceClient {
     http: reqwest::Client,
     base: String,

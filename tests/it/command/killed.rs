@@ -34,12 +34,12 @@ use wall_clock::{Clock, Moment};
 /// How often it is killed.
 const LIVES: usize = 30;
 
-/// Databases of one range and three copies: enough targets that every life has work.
+/// Databases of one range and three copies: enough targets for every life to have work.
 const DATABASES: usize = 40;
 
 const TARGETS: usize = DATABASES * NODES.len();
 
-/// Every file is bloated and nobody writes: after one compaction a file needs no more.
+/// Every file is bloated and nothing is written, so one compaction of each suffices.
 fn world() -> Config {
     let mut config = bloated_world(DATABASES);
     // Two megabytes per file: a compaction takes about a second.

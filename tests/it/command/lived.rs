@@ -1,4 +1,4 @@
-//! The demo without faults has lived for a week when it serves, and recliner's week is the better one.
+//! The demo without faults starts with a week of history, in which recliner did better than smoosh.
 
 use super::data_of;
 use crate::monitoring::{demo::Demo, tools};
@@ -74,7 +74,7 @@ async fn demo_starts_after_a_week_with_less_waste_than_under_smoosh() {
         assert!(number(&ours[sum]) < number(&smoosh[sum]), "{sum}: {weeks}");
     }
     assert_eq!(number(&ours["futile"]), 0.0, "{weeks}");
-    // Something waits, each with a reason.
+    // Some targets wait, each with a reason.
     let planned = get("/api/v1/plan").await;
     assert!(number(&get("/api/v1/space").await["waiting"]) >= 4.0, "{planned}");
     let mut refused = planned["refused"].as_array().expect("a list").iter();

@@ -93,7 +93,7 @@ async fn assistants_get_the_same_answers_as_the_api() {
             }
             let result = call(&client, name, &arguments).await;
             let texts = texts(&result);
-            // Nothing was watched for ten minutes yet.
+            // The service has not yet watched for ten minutes.
             if name == "what_if" {
                 assert_eq!(result.is_error, Some(true));
                 assert!(texts[0].contains("ten minutes"), "{texts:?}");

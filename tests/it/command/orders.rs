@@ -477,7 +477,7 @@ async fn run_is_begun_changed_and_listed() {
     assert_eq!(ran.out, "No runs. recliner compact DATABASE begins one.\n");
 }
 
-/// What can never start is refused at once, with why; in advise mode, with the requests.
+/// A run that can never start anything is refused at once, with the reason; in advise mode, with the requests to send.
 #[tokio::test]
 async fn run_that_cannot_start_anything_is_refused_at_once() {
     let too_small =

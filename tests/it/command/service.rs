@@ -71,7 +71,6 @@ impl Running {
         killed.expect("in time").expect("it is killed");
     }
 
-    /// The number of its process.
     pub(super) fn pid(&self) -> u32 {
         self.process.id().expect("the process is running")
     }

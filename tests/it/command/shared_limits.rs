@@ -1,5 +1,5 @@
-//! Two clusters share limits: members and keeper are killed, cut off and restarted, and what runs is judged by what the
-//! clusters did.
+//! Two clusters share limits: members and keeper are killed, cut off and restarted, and the jobs are judged from the
+//! clusters' own records.
 
 use super::{
     PATIENCE, Site, bloated_world, data_of, enforcing, seed,
@@ -15,7 +15,7 @@ use recliner::{
 use std::{net::TcpListener, path::Path, time::Duration};
 use tokio::time;
 
-/// What both clusters may run together, and what each may without an answer.
+/// Jobs that both clusters may run together, and that each may run without an answer.
 const JOBS: usize = 4;
 const OWN_JOBS: usize = 1;
 
@@ -76,7 +76,7 @@ impl<'a> Member<'a> {
     }
 }
 
-/// A member's share once it is so.
+/// A member's share once it meets a condition.
 async fn share_once(member: &Member<'_>, is_so: impl Fn(&ClusterShare) -> bool) -> ClusterShare {
     let running = member.running.as_ref().expect("it runs");
     let base = format!("http://{}", running.address);
@@ -101,7 +101,7 @@ struct Ran {
     bytes: u64,
 }
 
-/// What both clusters compacted, by when it began.
+/// The compactions of both clusters, by start.
 fn compactions(sites: [&Site; 2]) -> Vec<Ran> {
     let [one, other] = sites.map(|site| site.cluster.elapsed());
     // The clusters began one after the other.
@@ -128,7 +128,7 @@ fn check(sites: [&Site; 2], bytes: u64) -> usize {
         let running = before.filter(|other| other.end > ran.began).count() + 1;
         assert!(running <= JOBS, "{running} run {:?} after the start", ran.began);
     }
-    // The test takes less than an hour.
+    // The test takes less than an hour, so all bytes count.
     let spent: u64 = all.iter().map(|ran| ran.bytes).sum();
     assert!(spent <= bytes, "{spent} of {bytes} bytes");
     all.len()
@@ -195,7 +195,7 @@ async fn clusters_together_keep_shared_limits_whatever_is_killed() {
     };
     time::timeout(PATIENCE, go_on).await.expect("compactions go on");
 
-    // The keeper's file does not list the other any more.
+    // The keeper's file no longer lists the other member.
     written(dirs[0].path(), "recliner.yml", &keeper.replace(&format!(", other: {own}"), ""));
     members[0].reload();
     let share = share_once(&members[1], |share| share.allowed == Share::NONE).await;

@@ -96,7 +96,7 @@ async fn socket_allows_suspend_and_resume_but_tcp_does_not() {
     let words = ["plan", "--recliner.url", &base];
     let ran = own(&words).await;
     assert!(ran.out.contains(&format!("\n{says}\n")), "{ran:?}");
-    // Whoever asks the wrong recliner sees it, however the recliner was named.
+    // The output names the cluster that answered, however the recliner was addressed, so a wrong one is noticed.
     let of = |ran: &Ran| ran.about.starts_with("recliner: answered for the cluster of node1@");
     assert!(of(&ran) && of(&own(&["resume", "node:couchdb@typo"]).await), "{ran:?}");
     let ran = own(&["resume", "node:node1@127.0.0.1"]).await;

@@ -20,7 +20,6 @@ use tokio::{net::TcpListener, task::JoinSet};
 use wall_clock::Clock;
 
 const HERE: &str = "couchdb@127.0.0.1";
-/// A member of the cluster.
 const MEMBER: &str = "couchdb@127.0.0.2";
 /// A node that only the shard map names.
 const IN_THE_MAP: &str = "couchdb@127.0.0.3";

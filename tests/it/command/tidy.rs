@@ -80,7 +80,7 @@ async fn only_named_databases_are_compacted() {
     let ran = tidy(&site, &["--database", "carts", "--yes"]).await;
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(compactions(&site), 1, "{ran:?}");
-    // Without a data directory nothing is known of free space, which one sentence says.
+    // Without a data directory the free space is unknown, and one sentence says so.
     assert_eq!(ran.out.matches("--data-dir").count(), 1, "{}", ran.out);
     let ran = tidy(&site, &["--database", "cart"]).await;
     ran.refuses(64, &["no database is called \"cart\"; did you mean \"carts\"?"]);
@@ -156,7 +156,7 @@ async fn killed_tidy_leaves_only_compactions_that_couchdb_finishes() {
     let sent = site.cluster.write_requests();
     let is_start = |path: &str| path.contains("/_compact") || path.contains("/_view_cleanup");
     assert!(!sent.is_empty() && sent.iter().all(|it| is_start(&it.path)), "{sent:?}");
-    // Another run says that the file is being compacted, and starts it no second time.
+    // Another run reports that the file is being compacted, and does not request it again.
     let ran = tidy(&site, &["--yes", "--max-duration", "3s"]).await;
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.out.contains("Stopped early (--max-duration is over)"), "{}", ran.out);
@@ -194,7 +194,7 @@ async fn output_for_a_single_node_mentions_no_cluster_or_copies() {
     ] {
         let ran = site.run(words).await;
         assert_eq!(ran.code, 0, "{words:?}: {ran:?}");
-        // An id is what other commands take, and stays.
+        // Ids are excluded: other commands take them as they are.
         let is_id = |line: &&str| line.starts_with("view:") || line.starts_with("db:");
         let says = ran.out.lines().filter(|line| !is_id(line));
         for line in says {
@@ -208,7 +208,7 @@ async fn output_for_a_single_node_mentions_no_cluster_or_copies() {
     assert!(ran.out.starts_with("a CouchDB node, read at "), "{}", ran.out);
 }
 
-/// As in a container that has nothing but a static binary.
+/// Like a container that has only a static binary.
 #[tokio::test]
 async fn works_without_certificate_authorities() {
     let site = Site::open(world()).await;

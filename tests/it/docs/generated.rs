@@ -37,7 +37,6 @@ pub(super) fn hold(page: &str, tables: &[(&str, String)]) {
     assert_eq!(old.lines().count(), new.lines().count(), "{page}: {remedy}");
 }
 
-/// A table in Markdown.
 pub(super) fn table<const COLUMNS: usize>(
     heads: [&str; COLUMNS],
     rows: impl IntoIterator<Item = [String; COLUMNS]>,
@@ -78,7 +77,6 @@ pub(super) fn codes<T: AsRef<str>>(words: impl IntoIterator<Item = T>) -> String
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// A text as a sentence.
 pub(super) fn sentence(text: &str) -> String {
     let text = text.trim();
     let mut letters = text.chars();

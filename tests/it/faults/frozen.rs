@@ -23,8 +23,7 @@ const OFTEN: &str = "scan: {interval: 30s}\nfollow: {enabled: false}\n\
 /// Frequent sweeps without any node's own address.
 const OFTEN_BY_ONE_URL: &str = "scan: {interval: 30s}\nfollow: {enabled: false}\n";
 
-/// B alone has so many databases with views that waiting for each in turn would take an hour; and a
-/// split is running.
+/// Only B has so many databases with views that waiting for each in turn would take an hour; and a split is running.
 fn with_much_on_b() -> Config {
     let splits = Database { splitting: true, q: 2, ..Database::new("splits") };
     (0..200).fold(world().with(splits), |world, at| {
@@ -155,7 +154,7 @@ async fn node_freezing_during_a_sweep_delays_no_other() {
     sleep(Duration::from_secs(5)).await;
     rig.cluster.faults().freeze(B, NEVER);
     let watched = observe(&mut rig, start, [A, C], Duration::from_secs(40)).await;
-    // Ten of about 110 shards per second.
+    // About 110 shards, ten per second.
     assert!(watched.first.is_some_and(|at| at <= 12), "{watched:?}");
     let plan = rig.planned().await;
     assert_eq!(last_success(&plan, B), None);

@@ -22,7 +22,7 @@ use tokio::time;
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// Longer than anything here may take.
+/// Timeout for everything here.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A CouchDB for plain requests, without any of recliner's client.
@@ -47,7 +47,6 @@ impl Couch {
         Self { http, urls, user: user.to_owned(), password: password.to_owned() }
     }
 
-    /// The user and the password.
     pub(super) fn login(&self) -> (&str, &str) {
         (&self.user, &self.password)
     }

@@ -119,9 +119,9 @@ async fn running_demo_exports_exactly_the_catalogue() {
         let known: BTreeSet<&str> = known.iter().map(String::as_str).collect();
         assert_eq!(known, *labels, "{name}");
     }
-    // Nobody backs up a demo or suspends all of it, it uses no certificate, it ranks as smoosh does, it pushes to no
-    // receiver, and it enforces, so that nothing is only advised. A forecast needs two days, reads of indexes a log,
-    // and a fleet and shared limits others.
+    // Series that no demo has: it is never backed up or suspended as a whole, uses no certificate, ranks as smoosh
+    // does, pushes to no receiver, and enforces, so that nothing is only advised. A forecast needs two days, reads of
+    // indexes need a log, and a fleet and shared limits need other recliners.
     let elsewhere = [
         "recliner_advised_reclaimable_bytes",
         "recliner_queue_rent_min",

@@ -277,7 +277,7 @@ fn dashboards_have_all_variables_and_list_only_real_nodes() {
             let all = match name {
                 "cluster" => Some(".*"),
                 "job" | "instance" => Some(".+"),
-                // "All" means all listed nodes, which never include the pseudo node.
+                // "All" means all listed nodes, never the pseudo node.
                 _ => None,
             };
             need(variable["allValue"].as_str() == all, format!("${name}: all is another value"));

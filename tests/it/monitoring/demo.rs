@@ -7,7 +7,7 @@ use tokio::{
     time,
 };
 
-/// Longer than anything here may take that ends by itself.
+/// Timeout for everything here that ends by itself.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A running demo, which ends when this value is dropped.

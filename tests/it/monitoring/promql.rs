@@ -6,7 +6,6 @@ use promql_parser::{
 };
 use std::{collections::BTreeSet, time::Duration};
 
-/// A matcher of a label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Matcher {
     pub(crate) label: String,

@@ -52,7 +52,6 @@ pub(crate) struct Rule {
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// The groups of a rule file.
 pub(crate) fn groups(text: &str) -> Vec<Group> {
     yaml_serde::from_str::<File>(text).expect("rules are YAML").groups
 }

@@ -10,7 +10,7 @@ use tokio::{
     time,
 };
 
-/// Longer than either takes to start.
+/// Timeout for either to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server. Dropping it ends the process and deletes its files.

@@ -8,7 +8,7 @@ use std::{
 };
 use tokio::{io::AsyncWriteExt as _, process::Command, time};
 
-/// Longer than any of the programs may take.
+/// Timeout for any of the programs.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A program, and the Debian package that contains it.

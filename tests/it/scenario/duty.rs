@@ -148,7 +148,7 @@ async fn order_starts_while_the_node_rests() {
     assert_eq!(compactions(&rig).len(), before + 1, "the node keeps resting");
 }
 
-/// The first compaction, at whose start or so long after it the process was killed, and when the next one began.
+/// Kills the process `at` after the first compaction's start; returns that compaction and the time of the next start.
 async fn killed(at: Duration, limits: &str) -> (Compaction, Duration) {
     let world = backlog(slow(), 3, 60);
     let mut rig = Rig::in_mode(Mode::Enforce, START, world, &(roomy() + limits));
@@ -168,7 +168,7 @@ async fn killed(at: Duration, limits: &str) -> (Compaction, Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn killed_process_still_lets_a_node_rest_fully() {
-    // In the middle of a compaction, and in the rest after it.
+    // During a compaction, and in the pause after it.
     for at in [30, 61, 90] {
         let (first, next) = killed(at * SECOND, "limits: {duty: 25%}\n").await;
         let (busy, rested) = (end(&first) - first.began, next - end(&first));

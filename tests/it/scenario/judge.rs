@@ -222,8 +222,7 @@ pub(crate) fn undecided(plan: &Plan) -> Vec<String> {
             }
         }
         let all = counts.starts + counts.refusals_by_reason().map(|(_, count)| count).sum::<u64>();
-        // Views that are partly compacted, and ordered targets, are candidates that may not be
-        // queued.
+        // Partly compacted views and ordered targets may be candidates without being queued.
         let history = &plan.conditions.constraints;
         let beside = (history.partly_compacted_views.len() + history.orders.len()) as u64;
         let waiting = queue.queued().len() as u64;

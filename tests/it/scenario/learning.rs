@@ -77,7 +77,7 @@ async fn prediction_learns_hidden_bytes_from_three_compactions() {
         errors.push(predicted / size - 1.0);
     }
     assert!(errors[0] > 1.5, "the fitted rule is wrong: {errors:?}");
-    // A plan counts on no more than what the last compaction left, so it errs on the safe side.
+    // A plan expects a size of at least what the last compaction left, so it errs on the safe side.
     assert!((0.0..0.2).contains(&errors[3]), "after three compactions it is not: {errors:?}");
 
     error_after_writes(&mut rig).await;

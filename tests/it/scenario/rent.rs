@@ -6,7 +6,7 @@ use couchdb_sim::Compaction;
 /// A quarter of the default: rent is counted in horizons, and every simulated hour costs time.
 const HORIZON_SECONDS: i64 = 6 * 3_600;
 
-/// As an hour is to a day.
+/// A 24th of the horizon.
 const PART: Duration = Duration::from_secs(HORIZON_SECONDS.unsigned_abs() / 24);
 
 /// Databases without writes: garbage is three times the live data, as much as it, and a tenth of
@@ -16,8 +16,8 @@ fn idle() -> Config {
     alone(Node::new(A)).with(with("three", 4.0)).with(with("half", 2.0)).with(with("tenth", 1.1))
 }
 
-/// When they are due, in parts: nominally after a third of a horizon and one, but earlier because a
-/// compaction also shrinks the live data, which is then cheaper to write and frees more.
+/// When they are due, in parts: nominally at 8 and 24 parts, but earlier because a compaction also shrinks the live
+/// data, which is then cheaper to write and frees more.
 const AS_DUE: [(&str, f64); 2] = [("three", 7.1), ("half", 21.3)];
 
 fn by_rent() -> String {

@@ -111,7 +111,7 @@ async fn scorecard_counts_smooshs_compactions_separately() {
     let (count, freed, _) = actual_totals(&rig);
     assert!(count > 3, "smoosh compacts");
     assert!(sums.real.compactions <= count && sums.real.compactions > 0, "{sums:?} of {count}");
-    // What is written while a job runs is freed too, and the world notes sizes at the start.
+    // Bytes written while a job runs are freed too, and the world records sizes at the start.
     assert!(sums.real.freed_bytes <= freed + freed / 10, "{sums:?} of {freed}");
     assert!(sums.advised.waste_byte_seconds <= sums.real.waste_byte_seconds);
 }

@@ -13,7 +13,6 @@ use std::{
 use tokio::sync::watch;
 use wall_clock::Moment;
 
-/// One stored change.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     /// The number of orders that CouchDB had received by then.
@@ -41,7 +40,6 @@ impl RecordingStore {
         }
     }
 
-    /// Every change so far.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         self.entries.borrow().clone()
     }

@@ -10,7 +10,7 @@ fn read(line: &str) -> Option<(u64, String, String, How, Class)> {
     Some((at, node.unwrap_or_default().into_owned(), format!("{db} {design} {view}"), how, class))
 }
 
-/// Every format, with the node and the class that it tells.
+/// Every format, with the node and the class that it yields.
 const FORMATS: [(&str, &str, Class); 14] = [
     (
         "[notice] 2026-11-27T05:00:00.830527Z node1@127.0.0.1 <0.5163.0> b5a3d9556d localhost:5984 127.0.0.1 admin GET PATH 200 ok 36",

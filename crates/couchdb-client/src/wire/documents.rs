@@ -50,7 +50,7 @@ lenient! {
         pub purge_seq: Option<u64>,
         /// For a client that processes purges: seconds since 1970.
         pub updated_on: Option<u64>,
-        /// Of internal replication's reader of purges: the node.
+        /// For internal replication's reader of purges: the node.
         pub target: Option<String>,
         /// For the purge client of a view: its design document.
         pub ddoc_id: Option<String>,

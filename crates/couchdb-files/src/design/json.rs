@@ -24,7 +24,6 @@ pub(crate) enum Json {
 /// The members of an object.
 pub(crate) type Pairs = Vec<(String, Json)>;
 
-/// The member with this name.
 pub(super) fn member<'a>(pairs: &'a [(String, Json)], name: &str) -> Option<&'a Json> {
     pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value)
 }
@@ -44,8 +43,8 @@ impl Json {
         }
     }
 
-    /// The order of keys of a view: null, false, true, numbers, texts, arrays, objects. Texts as
-    /// people sort them, without regard to case at first; languages are not regarded.
+    /// The sort order of view keys: null, false, true, numbers, texts, arrays, objects. Texts compare first without
+    /// case, then with it; locales are ignored.
     pub(crate) fn cmp_view(&self, other: &Self) -> Ordering {
         const fn class(value: &Json) -> u8 {
             match value {

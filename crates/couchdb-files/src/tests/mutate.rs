@@ -107,7 +107,7 @@ fn read_and_compare(bytes: &[u8]) -> Result<FileHeader, HeaderError> {
     read
 }
 
-/// An X-ray is an error, or adds up; a sample of it too.
+/// An X-ray, sampled or not, either fails or its parts add up to the file.
 pub(super) fn xray_adds_up(bytes: &[u8]) {
     let sample = Sample { share: 0.5, seed: bytes.len() as u64 };
     for sample in [None, Some(sample)] {

@@ -37,12 +37,12 @@ fn the_parts_of_recorded_files_add_up_and_agree_with_the_header() {
         }
         assert!(xray.exact, "{name}: {xray:?}");
         let parsed = &expected["parsed"];
-        // Its `active` was made up; and attachments count there without their chunks' lengths.
+        // A synthetic file has an invented `active`, and CouchDB counts attachments without their chunks' lengths.
         let synthetic = |name: &str| name.starts_with("syn_") || name == "attachments.couch";
         let (_, winning) = part(&xray, Part::WinningBodies);
         let (_, with) = part(&xray, Part::TombstonesWithBody);
         let (_, without) = part(&xray, Part::TombstonesWithoutBody);
-        // Before its last phase, a compaction has no tree of ids.
+        // Before its last phase, a compaction has written no tree of ids.
         if name.ends_with(".couch") {
             assert_eq!(parsed["doc_count"].as_u64(), Some(winning), "{name}");
             assert_eq!(parsed["doc_del_count"].as_u64(), Some(with + without), "{name}");
@@ -58,14 +58,14 @@ fn the_parts_of_recorded_files_add_up_and_agree_with_the_header() {
     assert!(read > 30, "{read}");
 }
 
-/// A tree of more than a megabyte, of which a sample reads a part.
+/// A tree of more than a megabyte, so that a sample reads only part of it.
 fn large() -> Vec<u8> {
     let mut file = vec![7; 100];
     let mut references = Vec::new();
     for leaf in 0..1500_usize {
         let rows: Vec<(u8, Vec<u8>)> = (0..8_u8)
             .map(|row| {
-                // Rows of very different lengths, which nothing compresses.
+                // Rows of very different lengths that do not compress.
                 let length = 50 + leaf * 37 % 190;
                 let bytes = (0..length).map(|it| (it * it % 251).try_into().unwrap());
                 let head = [&[109][..], &u32::try_from(length).unwrap().to_be_bytes()].concat();
@@ -105,7 +105,7 @@ fn sampled_xray_is_mostly_within_its_stated_error() {
     assert!(outside <= 6 && outside_after <= 6, "{outside} and {outside_after} of 40 are outside");
 }
 
-/// Files that a real compaction wrote do not become smaller by another.
+/// Compacting a file that a real compaction wrote does not shrink it.
 #[test]
 fn xray_predicts_no_change_for_a_compacted_file() {
     for name in ["compacted_local.couch", "compacted_no_local.couch"] {
@@ -114,7 +114,7 @@ fn xray_predicts_no_change_for_a_compacted_file() {
     }
 }
 
-/// A chunk, appended with its markers; returns its offset.
+/// Appends a chunk with its markers; returns its offset.
 fn append(file: &mut Vec<u8>, data: &[u8]) -> u64 {
     let at = file.len() as u64;
     for byte in u32::try_from(data.len()).unwrap().to_be_bytes().iter().chain(data) {

@@ -1,7 +1,7 @@
-//! Attachments, each counted once however many revisions share it.
+//! Attachments, each counted once even if several revisions share it.
 //!
-//! Owns the positions that were seen, up to a number that bounds memory; beyond it, an attachment
-//! that documents share may be counted twice, and the X-ray is no longer exact.
+//! Owns the positions seen, up to a number that bounds memory; beyond it, an attachment that documents share may be
+//! counted twice, and the X-ray is no longer exact.
 
 use super::parts::{Part, Parts};
 use crate::{
@@ -14,12 +14,11 @@ use std::collections::HashMap;
 /// Maximum number of positions; they take about 64 MiB.
 const MAX_SEEN: usize = 2_000_000;
 
-/// An attachment in a revision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attachment<'a> {
     /// A list of positions, or of `{Position, Length}`.
     pub(super) chunks: Term<'a>,
-    /// Its bytes, as they are stored.
+    /// Its stored bytes.
     pub(super) length: u64,
 }
 
@@ -29,8 +28,8 @@ impl<'a> Attachment<'a> {
         Some(Self { chunks: fields.next()?, length: fields.next()?.number()? })
     }
 
-    /// Positions and lengths of its chunks; before CouchDB 2.3 chunks have no length, and the
-    /// whole is taken as one.
+    /// Positions and lengths of its chunks. Before CouchDB 2.3 chunks have no lengths, and the attachment is treated as
+    /// one chunk.
     pub(super) fn chunks(self) -> impl Iterator<Item = (u64, u64)> {
         let list = self.chunks.list().into_iter().flatten();
         let count = self.chunks.list().map_or(0, |list| list.len() as u64);
@@ -42,7 +41,7 @@ impl<'a> Attachment<'a> {
         })
     }
 
-    /// Where it begins, its end, and its bytes in the file.
+    /// Its start, its end, and its bytes in the file.
     fn place(self) -> Option<(u64, u64, u64)> {
         let mut place: Option<(u64, u64, u64)> = None;
         for (at, length) in self.chunks() {
@@ -56,16 +55,16 @@ impl<'a> Attachment<'a> {
     }
 }
 
-/// The attachments that were counted, by the position at which they begin.
+/// The attachments already counted, by start position.
 #[derive(Debug, Default)]
 pub(super) struct SeenAttachments {
     seen: HashMap<u64, Part>,
-    /// Whether all were remembered.
+    /// Whether there were too many to remember all.
     pub(super) is_overfull: bool,
 }
 
 impl SeenAttachments {
-    /// Adds an attachment of a revision that is a leaf, or that was replaced.
+    /// Adds an attachment of a leaf revision or of a replaced one.
     pub(super) fn add(&mut self, parts: &mut Parts, attachment: Attachment<'_>, is_leaf: bool) {
         let Some((first, end, bytes)) = attachment.place() else { return };
         let before = self.seen.get(&first).copied();

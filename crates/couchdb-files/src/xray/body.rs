@@ -14,12 +14,11 @@ use crate::{
 /// Maximum length of a body that is read for its attachments.
 const MAX_BODY_BYTES: usize = 64 << 20;
 
-/// A body of this length or less, with checksum and marker, has no fields, whatever compressed it.
+/// A body of at most this length, including checksum and marker, has no fields under any compression.
 const EMPTY_BODY_BYTES: u64 = 46;
 /// A longer one than this has fields.
 const SHORT_BODY_BYTES: u64 = 100;
 
-/// A body and the attachments of its revision.
 pub(super) struct Body<'a> {
     /// Its bytes in the file.
     pub(super) stored: u64,
@@ -36,7 +35,7 @@ enum Attachments<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// The body of a revision; read only where its row does not tell its size.
+    /// The body of a revision; it is read only if its row does not give its size.
     pub(super) fn of(reader: &mut Reader<'_>, content: Content<'a>) -> Result<Self, WalkError> {
         if let Some(((stored, _), attachments)) = content.bytes.zip(content.attachments) {
             let is_lost = content.at.saturating_add(stored) > reader.size();
@@ -80,7 +79,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Whether the body of a tombstone has fields. Reads only bodies whose length does not tell.
+/// Whether the body of a tombstone has fields. Reads the body only if its length does not decide it.
 pub(super) fn has_fields(reader: &mut Reader<'_>, at: u64, stored: u64) -> Result<bool, WalkError> {
     if !(EMPTY_BODY_BYTES + 1..=SHORT_BODY_BYTES).contains(&stored) {
         return Ok(stored > EMPTY_BODY_BYTES);

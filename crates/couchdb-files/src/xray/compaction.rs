@@ -18,44 +18,42 @@ use crate::{
 
 /// `[database_compaction] doc_buffer_size`.
 const BUFFER_BYTES: usize = 524_288;
-/// `checkpoint_after`: a header follows so many bytes of rows.
+/// `checkpoint_after`: bytes of rows between two headers.
 const CHECKPOINT_BYTES: usize = 10 * BUFFER_BYTES;
 /// Number of rows of one batch by id.
 const ID_BATCH: usize = 1001;
-/// A chunk of an attachment ends when it has more than so many bytes.
+/// A chunk of an attachment ends once it exceeds this many bytes.
 const ATTACHMENT_BUFFER: u64 = 4096;
-/// Bytes of the default security object, which a new file has before the copied one.
+/// Bytes of the default security object, which a new file holds before the copied one.
 const DEFAULT_SECURITY: u64 = 100;
-/// Bytes by which CouchDB's record of a document exceeds its row, and for each content in it.
+/// Bytes that CouchDB's record of a document has beyond its row, and beyond each content in it.
 const RECORD_BYTES: (usize, usize) = (38, 26);
 
-/// A document that waits for its batch.
+/// A document of the current batch.
 struct WaitingDoc {
     id: Vec<u8>,
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
-/// A compaction on paper.
+/// A simulated compaction.
 pub(super) struct DbCompaction {
     file: CompactedFile,
     /// Bytes of a header.
     record: u64,
-    /// Bytes of the file that is compacted.
     file_bytes: u64,
     revs_limit: u64,
-    /// Rows of the tree of purges that is being read, or of `_local` documents.
+    /// Rows of the tree being read: purges or `_local` documents.
     rows: Vec<Item>,
     docs: Vec<WaitingDoc>,
-    /// Bytes of the documents that wait, and of those since the last header.
+    /// Bytes of the waiting documents, and of those since the last header.
     buffered: usize,
     copied: usize,
-    /// The tree of sequences, compressed like that of the file.
+    /// The tree of sequences, compressed like the file's.
     seqs: Option<AppendTree>,
     /// Where documents begin and end in the new file.
     docs_from: u64,
     docs_to: u64,
-    /// Where the tree of ids begins.
     ids_from: u64,
     ids: AppendTree,
     id_rows: Vec<Item>,
@@ -91,7 +89,7 @@ impl DbCompaction {
         self.rows.push(Item::row(key.encoded(), reduction, |out| out.encoded(value.encoded())));
     }
 
-    /// Writes the rows of a tree, each for `weight` rows.
+    /// Writes the rows of a tree; each stands for `weight` rows.
     pub(super) fn end_tree(&mut self, compression: Compression, weight: f64) {
         let before = self.file.end;
         let mut tree = AppendTree::new(compression);
@@ -128,7 +126,7 @@ impl DbCompaction {
         Ok(())
     }
 
-    /// Writes the documents that wait, by id, and their rows, by sequence.
+    /// Writes the waiting documents by id, and their rows by sequence.
     fn copy_docs(
         &mut self,
         reader: &mut Reader<'_>,
@@ -172,7 +170,7 @@ impl DbCompaction {
         })
     }
 
-    /// Writes the last documents, each for `weight` documents, and terms of so many bytes.
+    /// Writes the remaining documents, each standing for `weight` documents, and the header's terms.
     pub(super) fn end_docs(
         &mut self,
         reader: &mut Reader<'_>,
@@ -183,7 +181,7 @@ impl DbCompaction {
         self.file.scale(self.docs_from, weight);
         self.docs_to = self.file.end;
         self.file.append(terms);
-        // Before and after sorting.
+        // One header before sorting and one after.
         self.file.header(self.record);
         self.file.header(self.record);
         self.ids_from = self.file.end;
@@ -192,8 +190,8 @@ impl DbCompaction {
 
     /// Adds a document of the tree of ids.
     ///
-    /// Where its bodies will be is only estimated, from where they are: the numbers have nearly
-    /// the same lengths, and compress alike.
+    /// The new positions of its bodies are estimated from the old ones: the numbers have nearly the same lengths and
+    /// compress alike.
     pub(super) fn id_row(
         &mut self,
         reader: &mut Reader<'_>,
@@ -230,7 +228,7 @@ impl DbCompaction {
         self.ids.add(&mut self.file, std::mem::take(&mut self.id_rows));
     }
 
-    /// Writes the last rows by id, each for `weight` rows.
+    /// Writes the remaining rows by id; each stands for `weight` rows.
     pub(super) fn end_ids(&mut self, weight: f64) {
         self.add_ids();
         self.file.scale(self.ids_from, weight);
@@ -248,8 +246,8 @@ impl DbCompaction {
     }
 }
 
-/// The copies of a document's revisions that are leaves, in the order of its revisions; `copy` says where each body
-/// and its attachments will be.
+/// The copies of a document's leaf revisions, in the order of its revisions; `copy` yields the new positions of a body
+/// and its attachments.
 fn copies_of<'a>(
     reader: &mut Reader<'_>,
     row: &DocRow<'a>,
@@ -273,8 +271,7 @@ struct Copy {
     attachments: Vec<(Vec<(u64, u64)>, u64)>,
 }
 
-/// The lengths of an attachment's chunks after they were copied through a buffer
-/// (`couch_stream`).
+/// The lengths of an attachment's chunks after copying through a buffer (`couch_stream`).
 fn copied_chunks(attachment: Attachment<'_>) -> Vec<u64> {
     let (mut chunks, mut buffered) = (Vec::new(), 0_u64);
     for (_, length) in attachment.chunks() {
@@ -292,7 +289,7 @@ fn copied_chunks(attachment: Attachment<'_>) -> Vec<u64> {
     chunks
 }
 
-/// The bytes of data in `stored` bytes from `at` on.
+/// The bytes of data among the `stored` bytes from `at` on.
 const fn without_markers(at: u64, stored: u64) -> u64 {
     let block = BLOCK as u64;
     stored - (at.saturating_add(stored).div_ceil(block) - at.div_ceil(block))
@@ -332,11 +329,10 @@ fn doc_item(tree: DocTree, row: &DocRow<'_>, copies: &[Option<Copy>], revs_limit
     })
 }
 
-/// Encodes a tree of revisions, without those further from a leaf than the limit
-/// (`couch_key_tree:stem/2`).
+/// Encodes a tree of revisions, without those further from a leaf than `revs_limit` (`couch_key_tree:stem/2`).
 fn encode_revisions(out: &mut Encoder, row: &DocRow<'_>, copies: &[Option<Copy>], revs_limit: u64) {
     let count = row.revisions.len();
-    // The steps to the nearest leaf, where some may be too many. Parents come before their children.
+    // Distance to the nearest leaf, computed only if the limit may be exceeded. Parents precede their children.
     let may_exceed = count as u64 > revs_limit;
     let mut steps = if may_exceed { vec![u64::MAX; count] } else { Vec::new() };
     for (index, revision) in row.revisions.iter().enumerate().rev().filter(|_| may_exceed) {
@@ -373,7 +369,7 @@ fn encode_revisions(out: &mut Encoder, row: &DocRow<'_>, copies: &[Option<Copy>]
         let below = children.get(index).copied().unwrap_or_default();
         out.begin_list(below);
         open.push(below);
-        // A node without more children ends here, and perhaps those above it.
+        // A node without further children ends here, and perhaps its ancestors.
         while open.last() == Some(&0) {
             open.pop();
             out.nil();

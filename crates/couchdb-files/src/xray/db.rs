@@ -45,7 +45,7 @@ pub(super) fn xray(walk: &mut Walk<'_>, db: &DbHeader, record: u64) -> Result<u6
     Ok(compaction.finish(compression, weight))
 }
 
-/// The trees of purges, by UUID and by sequence. A compaction keeps as many as the limit says.
+/// The trees of purges, by UUID and by sequence. A compaction keeps as many as the limit allows.
 fn purges(
     walk: &mut Walk<'_>,
     db: &DbHeader,
@@ -74,7 +74,7 @@ fn purges(
     Ok(())
 }
 
-/// Returns the number of documents for which each that was read stands.
+/// Returns the number of documents that each read document stands for.
 fn docs_by_seq(
     walk: &mut Walk<'_>,
     db: &DbHeader,
@@ -108,7 +108,7 @@ fn docs_by_id(
     let active = |node: &NodeRef<'_>| active_bytes(node).unwrap_or_default();
     let weight = walk.tree((db.roots.id, db.trees.id), active, &mut |reader, parts, leaf| {
         if is_sampled {
-            // A leaf may be chosen twice.
+            // A sample may contain a leaf twice.
             seen = SeenAttachments::default();
         }
         let mut shares = Shares::of(leaf);
@@ -141,7 +141,7 @@ fn active_bytes(node: &NodeRef<'_>) -> Option<u64> {
     fields.next()?.number()
 }
 
-/// Adds a document's row; `count` is one for one of the two trees that have it.
+/// Adds a document's row; `count` is one in only one of the two trees, so that the document counts once.
 fn add_row(
     parts: &mut Parts,
     shares: &mut Shares,
@@ -165,7 +165,7 @@ fn add_revisions(
     row: &DocRow<'_>,
 ) -> Result<(), WalkError> {
     let winner = row.winner();
-    // Leaves first: what a replaced revision shares with one is not dead.
+    // Leaves first: attachments that a replaced revision shares with one are not dead.
     for is_leaf in [true, false] {
         for (index, revision) in row.revisions.iter().enumerate() {
             let Revision { leaf, content: Some(content), .. } = *revision else { continue };

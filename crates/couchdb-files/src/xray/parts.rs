@@ -53,7 +53,7 @@ pub enum Part {
     DeadBodies,
     /// Attachments that only replaced revisions have; counts attachments.
     DeadAttachments,
-    /// What else nothing refers to: old tree nodes, old headers, bodies of forgotten revisions.
+    /// Anything else without a reference: old tree nodes, old headers, bodies of forgotten revisions.
     DeadOther,
 }
 
@@ -125,7 +125,7 @@ impl Part {
         matches!(self, Self::DeadBodies | Self::DeadAttachments | Self::DeadOther)
     }
 
-    /// The part of a tree with so many revisions.
+    /// The part for a tree of `count` revisions.
     pub(super) const fn of_revisions(count: usize) -> Self {
         match count {
             0..=1 => Self::Revisions1,
@@ -144,13 +144,12 @@ pub struct PartBytes {
     pub part: Part,
     /// Bytes in the file.
     pub bytes: u64,
-    /// Number of what it counts.
+    /// Number of the items that the part counts.
     pub count: u64,
     /// In a sample: with 95 % probability the bytes differ by no more than this.
     pub error: u64,
 }
 
-/// Sums of parts.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     sums: [(u64, u64); Part::ALL.len()],
@@ -158,12 +157,11 @@ pub(super) struct Parts {
     /// The variance of the sum of all parts, and of the size after a compaction.
     variance: f64,
     copy_variance: f64,
-    /// The end of the last bytes that something refers to.
+    /// The end of the last referenced bytes.
     pub(super) end: u64,
 }
 
 impl Parts {
-    /// Adds bytes and a count.
     pub(super) fn add(&mut self, part: Part, bytes: u64, count: u64) {
         if let Some((sum, number)) = self.sums.get_mut(part as usize) {
             *sum = sum.saturating_add(bytes);
@@ -184,12 +182,12 @@ impl Parts {
         }
     }
 
-    /// Notes that something refers to these bytes.
+    /// Records that these bytes are referenced.
     pub(super) fn reach(&mut self, at: u64, bytes: u64) {
         self.end = self.end.max(at.saturating_add(bytes));
     }
 
-    /// Adds what samples of a tree say about the whole.
+    /// Adds the estimate for a whole tree from its samples.
     pub(super) fn add_samples(&mut self, samples: &Samples) {
         let means = samples.bytes.iter().zip(&samples.counts);
         for ((part, (bytes, count)), variance) in
@@ -207,7 +205,7 @@ impl Parts {
         self.end = self.end.max(samples.end);
     }
 
-    /// With 95 % probability, the size after a compaction differs by no more.
+    /// Half the width of the 95 % confidence interval of the size after a compaction.
     pub(super) fn copy_error(&self) -> u64 {
         deviation(self.copy_variance)
     }
@@ -222,16 +220,16 @@ impl Parts {
         self.sums.get(part as usize).copied().unwrap_or_default()
     }
 
-    /// The parts that have bytes or a count, so that all are `file` bytes: the dead bytes are what
-    /// is left. `None` if the others exceed the file.
+    /// The parts that have bytes or a count. Bytes that no part claims become dead ones, so that all add up to `file`.
+    /// `None` if the parts exceed the file.
     pub(super) fn complete(mut self, file: u64) -> Option<Vec<PartBytes>> {
-        // What cannot be read, and what was replaced, is as large as its references say.
+        // The sizes of unreadable and replaced data are only what references claim.
         let claimed = [Part::Unreadable, Part::DeadBodies, Part::DeadAttachments];
         let known = Part::ALL.iter().filter(|part| !claimed.contains(part));
         let known = known.fold(0_u64, |sum, part| sum.saturating_add(self.get(*part).0));
         let mut left = match file.checked_sub(known) {
             Some(left) => left,
-            // Estimates may exceed it.
+            // Estimates may exceed the file.
             None if self.variance > 0.0 => 0,
             None => return None,
         };
@@ -253,16 +251,16 @@ impl Parts {
     }
 }
 
-/// What some leaves of a tree say about all.
+/// The estimate for a tree from some of its leaves.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     bytes: [Mean; Part::ALL.len()],
     counts: [Mean; Part::ALL.len()],
-    /// All parts that something refers to.
+    /// Bytes that are not dead.
     all: Mean,
-    /// The same of the leaves that a compaction on paper copies.
+    /// The same for the leaves that the simulated compaction copies.
     copied: Mean,
-    /// The numbers of leaves for which they stand.
+    /// The number of leaves that each stands for.
     weights: Mean,
     end: u64,
 }
@@ -305,7 +303,7 @@ impl Mean {
         self.sum / self.count.max(1.0)
     }
 
-    /// The variance of the mean as a share of its square.
+    /// The variance of the mean divided by its square.
     fn relative_variance(&self) -> f64 {
         let mean = self.mean();
         if mean > 0.0 { self.variance() / (mean * mean) } else { 0.0 }
@@ -318,7 +316,7 @@ impl Mean {
     }
 }
 
-/// Half the width of the interval that has 95 % of a normal distribution.
+/// Half the width of the 95 % interval of a normal distribution.
 fn deviation(variance: f64) -> u64 {
     rounded((1.96 * variance.sqrt()).ceil())
 }

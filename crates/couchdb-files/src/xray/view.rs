@@ -34,12 +34,12 @@ pub(super) fn xray(walk: &mut Walk<'_>, view: &ViewHeader, record: u64) -> Resul
         copy(walk, (*root, group.tree), Part::ViewRows, &mut file)?;
     }
     for root in &index.roots.changes {
-        // A compaction drops them.
+        // A compaction drops these trees.
         let tree = (Some(*root), TreeSize::Unknown);
         copy(walk, tree, Part::TreeNodes, &mut CompactedFile::default())?;
     }
     file.header(record);
-    // The swap commits once more.
+    // The swap commits another header.
     file.header(record);
     Ok(file.end)
 }

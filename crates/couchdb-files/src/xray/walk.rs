@@ -1,7 +1,6 @@
-//! The walk through a file's trees, or through a sample of them.
+//! Walks a file's trees, or a sample of them.
 //!
-//! Owns the state of an X-ray, and the division of a node's bytes among its rows. Never knows what
-//! a row means.
+//! Owns the state of an X-ray, and divides a node's bytes among its rows. Never knows what a row means.
 
 use super::parts::{Part, Parts, Samples};
 use crate::{
@@ -13,13 +12,13 @@ use crate::{
     tree::{self, Leaf, NodeRef, Visit, WalkError},
 };
 
-/// A tree of so many bytes or less is read as a whole.
+/// A tree of at most this many bytes is read completely.
 const SMALL_TREE_BYTES: u64 = 1 << 20;
-/// Bytes of a node with rows, about.
+/// Typical bytes of a node with rows.
 const MEAN_NODE_BYTES: u64 = 1000;
 /// Bytes of a node with few rows.
 const SHORT_NODE_BYTES: u64 = 500;
-/// Minimum number of nodes in a sample of a tree.
+/// Minimum number of sampled nodes of a tree.
 const FEWEST_SAMPLES: u64 = 400;
 
 /// Why a file has no X-ray.
@@ -28,7 +27,7 @@ pub enum XrayError {
     /// The file cannot be read, or has no usable header.
     #[error(transparent)]
     Header(#[from] HeaderError),
-    /// Trees or bodies overlap, which no CouchDB writes.
+    /// Trees or bodies overlap; CouchDB never writes such a file.
     #[error("its trees refer to more bytes than the file has, so the file is damaged")]
     Overlap,
 }
@@ -42,16 +41,15 @@ impl From<WalkError> for XrayError {
     }
 }
 
-/// A part of a file that is read instead of all of it.
+/// A sample of a file to read.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// The share of the nodes with rows, from 0 to 1. Small trees are read as a whole.
+    /// The share of the nodes with rows, from 0 to 1. Small trees are read completely.
     pub share: f64,
     /// Determines which nodes are read.
     pub seed: u64,
 }
 
-/// The state of an X-ray.
 pub(super) struct Walk<'b> {
     pub(super) reader: Reader<'b>,
     pub(super) parts: Parts,
@@ -62,14 +60,14 @@ pub(super) struct Walk<'b> {
     pub(super) sample: Option<Sample>,
 }
 
-/// What adds the rows of a leaf to parts.
+/// Adds the rows of a leaf to parts.
 pub(super) type LeafReader<'v> =
     dyn FnMut(&mut Reader<'_>, &mut Parts, &Leaf<'_>) -> Result<(), WalkError> + 'v;
 
 impl Walk<'_> {
-    /// Walks a tree, or a sample of it, and calls `leaf` with the nodes that have rows; the bytes
-    /// of others are those of nodes. Returns the number of rows for which each that was read
-    /// stands. `below` are the bytes that rows below a node refer to.
+    /// Walks a tree, or a sample of it, and calls `leaf` with the nodes that have rows; the bytes of other nodes count
+    /// as tree nodes. Returns how many rows each read row stands for. `below` gives the bytes referenced by the rows
+    /// below a node.
     pub(super) fn tree(
         &mut self,
         (root, size): (Option<u64>, TreeSize),
@@ -104,7 +102,7 @@ impl Walk<'_> {
         Ok(1.0)
     }
 
-    /// Reads random leaves of a tree of so many bytes.
+    /// Reads random leaves of a tree of `bytes` bytes.
     fn sampled_tree(
         &mut self,
         root: u64,
@@ -124,7 +122,7 @@ impl Walk<'_> {
             let chance = random(SHORT_NODE_BYTES);
             let reader = &mut self.reader;
             let chosen = tree::random_leaf(reader, root, &mut random, |reader, mut node, p| {
-                // Leaves are chosen more often the larger they are; this undoes it.
+                // The larger a leaf, the more often it is chosen; this corrects for that.
                 node.is_copied = chance * node.stored < SHORT_NODE_BYTES * SHORT_NODE_BYTES;
                 parts.reach(node.at, node.stored);
                 parts.add(Part::TreeNodes, 0, 1);
@@ -144,13 +142,13 @@ impl Walk<'_> {
         }
         let read = read.max(1.0);
         self.parts.add_samples(&samples);
-        // The nodes with references are what leaves do not take.
+        // The bytes outside leaves belong to nodes with references.
         let inner = bytes as f64 - bytes_of_leaves / read;
         self.parts.add(Part::TreeNodes, rounded(inner.max(0.0)), 0);
         Ok(leaves / read / f64::max(copied, 1.0))
     }
 
-    /// Adds a term that the header refers to.
+    /// Adds a term that the header references.
     pub(super) fn term(&mut self, at: Option<u64>) -> Result<u64, HeaderError> {
         let Some(at) = at else { return Ok(0) };
         let Some(stored) = self.reader.stored(at)? else {
@@ -163,7 +161,7 @@ impl Walk<'_> {
     }
 }
 
-/// Divides the bytes of a node among its rows; what is left belongs to the node.
+/// Divides a node's bytes among its rows; the remainder belongs to the node.
 pub(super) struct Shares {
     stored: u64,
     length: u64,
@@ -175,13 +173,13 @@ impl Shares {
         Self { stored: leaf.stored, length: leaf.length as u64, given: 0 }
     }
 
-    /// The bytes in the file for a row.
+    /// The share of a row in the node's bytes in the file.
     pub(super) fn take(&mut self, key: Term<'_>, value: Term<'_>) -> u64 {
-        // The pair of both has two bytes of its own.
+        // The pair itself has two bytes.
         self.take_bytes(2 + key.encoded().len() + value.encoded().len())
     }
 
-    /// The bytes in the file for `length` bytes of the node's term.
+    /// The share of `length` bytes of the node's term in its bytes in the file.
     pub(super) fn take_bytes(&mut self, length: usize) -> u64 {
         let share = u128::from(self.stored) * length as u128 / u128::from(self.length.max(1));
         let share = u64::try_from(share).unwrap_or(u64::MAX).min(self.stored - self.given);
@@ -189,7 +187,7 @@ impl Shares {
         share
     }
 
-    /// Adds the rest to the nodes, and a place that cannot be read if a row has an unknown form.
+    /// Adds the remainder to the tree nodes, or an unreadable place if a row has an unknown form.
     pub(super) fn finish(self, parts: &mut Parts, rows: Option<()>) {
         let rest = self.stored - self.given;
         match rows {

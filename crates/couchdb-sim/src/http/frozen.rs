@@ -49,7 +49,7 @@ pub(super) async fn connected(cluster: &Cluster, node: &str, path: &str) {
     }
 }
 
-/// Whether a request needs a node that others still wait for.
+/// Whether a request needs a node that the others still wait for.
 fn needs_it(inner: &Inner, entry: &str, path: &str) -> bool {
     let segments = segments(path);
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();

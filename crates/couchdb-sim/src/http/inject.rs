@@ -16,7 +16,6 @@ fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the simulated connection broke")
 }
 
-/// The first `bytes` bytes of a body.
 fn first(body: Body, bytes: usize) -> impl Stream<Item = Result<Bytes, axum::Error>> {
     stream::unfold((body.into_data_stream(), bytes), |(mut pieces, left)| async move {
         if left == 0 {

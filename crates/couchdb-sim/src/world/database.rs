@@ -120,7 +120,6 @@ impl World {
         range_of_doc(q, &format!("_design/{ddoc}")) == range
     }
 
-    /// The description of a database.
     pub(crate) fn description(&self, db: &str) -> Option<&Database> {
         Some(self.catalog.description(self.catalog.find(db)?))
     }

@@ -153,8 +153,7 @@ impl World {
         running.chain(interrupted).filter(move |it| it.bytes > 0 && self.node_of(it.file) == node)
     }
 
-    /// What a walk over a node's directories finds, if the world began at `start`; `None`: no such
-    /// node.
+    /// The files that a walk over a node's directories finds, if the world began at `start`; `None`: no such node.
     pub(crate) fn walk(&self, node: &str, start: Moment) -> Option<DiskWalk> {
         let node = self.node_position(node)?;
         let mut files = Vec::new();

@@ -103,12 +103,10 @@ impl World {
             .map(|(from, to)| format!("shards/{from:08x}-{to:08x}/{name}{suffix}"))
     }
 
-    /// The position of a node.
     pub(super) fn node_position(&self, node: &str) -> Option<usize> {
         self.nodes.iter().position(|state| state.node.name == node)
     }
 
-    /// The node of a file.
     pub(super) fn node_of(&self, file: File) -> usize {
         match file {
             File::Extra(at) => self.extra[at].node,
@@ -241,7 +239,6 @@ impl World {
         written.fold(own, |sum, (_, count)| sum.saturating_add(share(*count, description.q, range)))
     }
 
-    /// The write pattern of a range.
     pub(super) fn rhythm(&self, db: Db, range: u32) -> WritePattern {
         let key = mix(self.catalog.key(db), u64::from(range).wrapping_add(1 << 32));
         let description = self.catalog.description(db);

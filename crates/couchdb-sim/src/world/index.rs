@@ -103,7 +103,7 @@ impl World {
         let indexed = stock.doc_counts(seq.saturating_sub(stock.seq_at_start()));
         let compacted = self.compacted_view(file, place)?;
         let sizes = view_sizes(self.design(file, place)?, indexed, seq, compacted);
-        // Rows that compress as well as their tree leave nothing of it to lose.
+        // Alike documents compress as well as their tree, so external equals active bytes.
         let external = if stock.even { sizes.active } else { sizes.external };
         Some(Sizes { external, ..sizes })
     }

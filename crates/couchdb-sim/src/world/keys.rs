@@ -36,7 +36,6 @@ impl File {
     }
 }
 
-/// Languages with a query server.
 const QUERY_SERVER_LANGUAGES: [&str; 3] = ["javascript", "query", "erlang"];
 
 /// An index of a database.
@@ -63,7 +62,6 @@ impl Index {
     }
 }
 
-/// The kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum JobKind {
     /// Compacts the shard.

@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 /// Settings by section and key.
 type NodeSettings = BTreeMap<String, BTreeMap<String, String>>;
 
-/// The state of a node.
 #[derive(Debug)]
 pub(super) struct NodeState {
     pub(super) node: Node,

@@ -1,11 +1,11 @@
-//! What compactions came to since the start of a world, by the same measures whoever started them.
+//! Totals of compactions since the start of a world, measured alike for every starter.
 
 use super::{
     World,
     keys::{File, JobKey, JobKind},
 };
 
-/// A file that shrinks by less than this share was rewritten for nothing.
+/// A compaction that frees less than this share was futile.
 const MIN_FREED_SHARE: f64 = 0.05;
 
 /// Sums over the recorded compactions and over all files.
@@ -13,15 +13,15 @@ const MIN_FREED_SHARE: f64 = 0.05;
 pub struct Tally {
     /// Compactions that replaced their file.
     pub compactions: u64,
-    /// Those that freed less than a twentieth of it.
+    /// Compactions that freed less than a twentieth of their file.
     pub futile: u64,
     /// Bytes of the new files.
     pub rewritten_bytes: u64,
-    /// Bytes by which files became smaller.
+    /// Bytes by which files shrank.
     pub freed_bytes: u64,
-    /// Bytes that compactions of all files would free now.
+    /// Bytes that compacting all files would free now.
     pub waste_bytes: u64,
-    /// The most bytes that any disk had to hold, at the end of a compaction or now.
+    /// The highest use of any disk, at the end of a compaction or now.
     pub peak_disk_bytes: u64,
 }
 
@@ -47,7 +47,7 @@ impl World {
         tally
     }
 
-    /// Bytes that compactions of a node's databases and views would free.
+    /// Bytes that compacting a node's databases and views would free.
     fn waste_of(&self, node: usize) -> u64 {
         let files = self.files_of(node).map(|file| {
             let shard = self.sizes_of(file).file;
@@ -59,11 +59,11 @@ impl World {
         files.fold(0, u64::saturating_add)
     }
 
-    /// Takes note of a disk's use just before a compaction there ends, which is when it is greatest.
+    /// Records a disk's use just before a compaction there ends, when it is greatest.
     pub(super) fn note_peak(&mut self, key: JobKey) {
         let node = self.node_of(key.file);
         let is_build = matches!(key.kind, JobKind::Build(_));
-        // Adding up takes a moment in a large world, where no test asks.
+        // Only with a described disk: summing is slow in a large world.
         if !is_build && self.nodes[node].node.disk.is_some() {
             self.peak_disk = self.peak_disk.max(self.disk_of(node).used());
         }

@@ -1,4 +1,4 @@
-//! What is pushed is what is scraped.
+//! A push carries the same values as a scrape.
 
 use super::*;
 use crate::{Encoding, TextFormat, Writer};
@@ -13,8 +13,8 @@ mod f {
     }
 }
 
-/// Label values of letters that the text format escapes, or that mean something in it. Control characters are shown
-/// as pictures of them there, so they are not the same.
+/// Label values with letters that the text format escapes or that have a meaning in it; other control characters are
+/// missing, because the format replaces them.
 const LETTERS: &str = "[a\u{fc}\"\\\\{}=,# \n]{0,6}";
 
 const STARTED: u64 = 1_000_000_000_000;
@@ -39,7 +39,7 @@ fn metrics(request: &Request) -> &[Metric] {
     &scope_metrics[0].metrics
 }
 
-/// The attributes of a point of the cluster prod, besides that.
+/// The attributes of a point of the cluster prod: that label and its own.
 fn labels(own: &[(&str, &str)]) -> Vec<Attribute> {
     let all = [&[("cluster", "prod")], own].concat();
     all.into_iter().map(|(key, value)| Attribute::new(key, value.to_owned())).collect()
@@ -108,7 +108,7 @@ fn text_without_samples_sends_no_request() {
 }
 
 proptest! {
-    /// However the text is cut into requests, each series is in exactly one.
+    /// Each series is in exactly one request, regardless of how the text is divided.
     #[test]
     fn every_series_is_sent_once(
         series in prop::collection::btree_map((LETTERS, LETTERS), any::<u32>(), 0..40),

@@ -97,7 +97,7 @@ fn excluded_views(plan: &Plan) -> u64 {
     of_cluster.map(|(_, counts)| counts.refusals(RefusalReason::Excluded)).sum()
 }
 
-/// What else is needed if views wait that recliner does not compact; `None` if no such view waits.
+/// The additional remedy if views wait that recliner does not compact; `None` if none wait.
 fn allow_whole_views(plan: &Plan) -> Option<Remedy> {
     (excluded_views(plan) > 0).then(|| {
         Remedy::configuration(

@@ -105,7 +105,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Two copies that a compaction would leave with 400 MiB, `trees` of them bytes of trees.
+    /// Two copies of 400 MiB each after a compaction, `trees` bytes of them in revision trees.
     fn found(trees: Option<u64>, limit: u64) -> Vec<Finding> {
         let shard = |node| Shard::new("orders", node, 0, 900 * MIB).with_active(400 * MIB);
         let mut cluster = TestCluster::with_shards(&[shard("a"), shard("b")]);

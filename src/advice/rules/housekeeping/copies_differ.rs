@@ -79,7 +79,7 @@ fn missing_documents(difference: &CopyDifference) -> u64 {
     span(|copy| copy.docs).max(span(|copy| copy.deleted))
 }
 
-/// What the copies contain, those that agree together: `a and b have 588 documents and 20 deleted ones`.
+/// The contents of the copies, equal ones together: `a and b have 588 documents and 20 deleted ones`.
 fn by_contents(copies: &Copies<'_>, difference: &CopyDifference) -> Vec<String> {
     let contents = |copy: &CopyReading| match copy.external_bytes {
         Some(bytes) if !difference.in_documents() => {

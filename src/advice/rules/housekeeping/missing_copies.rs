@@ -126,8 +126,8 @@ fn finding(first: TargetRef<'_>, targets: &[TargetRef<'_>], loss: &Loss) -> Word
     }
 }
 
-/// Offers a finding about each member that is down while another node has files of most of its copies in
-/// places where the shard map has none: a node that was renamed.
+/// Offers a finding for each node that seems renamed: a member that is down while another node has files of most of its
+/// copies where the shard map places none.
 fn renamed(situation: &Situation<'_>, findings: &mut Findings) {
     let snapshot = situation.snapshot();
     let is_down = |node: &Node| node.is_member && node.is_up == Some(false);
@@ -231,8 +231,7 @@ fn remedy(db: &str, loss: &Loss) -> Vec<Remedy> {
 /// The bytes of the largest copy of each range that has one; none if no size is known.
 type Copies = BTreeMap<(DbIx, Option<Range>), Option<u64>>;
 
-/// The ranges of these databases that have a copy on some disk, whether where the map places it or
-/// not.
+/// The ranges of these databases that have a copy on any disk, even where the map places none.
 fn present_copies(situation: &Situation<'_>, is_of: impl Fn(DbIx) -> bool) -> Copies {
     let mut copies = Copies::new();
     let is_member = |target: TargetRef<'_>| {

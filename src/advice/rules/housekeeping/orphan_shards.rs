@@ -131,8 +131,7 @@ fn holders<'a>(situation: &Situation<'a>, orphans: &[TargetRef<'a>]) -> Holders<
     holders
 }
 
-/// Remedies for files of a database that is in no shard map, or whose ranges these other nodes
-/// hold.
+/// Remedies for files of a database that no shard map has, or whose ranges the `holders` have.
 fn set_aside(
     situation: &Situation<'_>,
     targets: &[TargetRef<'_>],

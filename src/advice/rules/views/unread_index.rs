@@ -17,7 +17,7 @@ pub(crate) const RULE: Rule = Rule {
     ..Rule::info(check)
 };
 
-/// The begin of the name under which a design document is set aside.
+/// The prefix of the name under which a design document is set aside.
 const KEPT: &str = "_design/recliner-kept-";
 
 /// Days for which a design document remains set aside.

@@ -39,13 +39,12 @@ fn live(text: &str) -> (String, Live) {
     (id, Live { rev, text: text.to_owned() })
 }
 
-/// What can happen to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Answered,
-    /// It arrives, and the answer does not.
+    /// The request arrives, but its answer is lost.
     Unanswered,
-    /// It is answered, and the next read is of a copy that does not have it yet.
+    /// The request is answered, but the next read reaches a copy without it.
     ReadTooEarly,
     /// The command is killed before or after the request arrives.
     KilledBefore,
@@ -83,7 +82,7 @@ impl Database {
         self.live.iter().map(|(id, live)| (&**id, content(live))).collect()
     }
 
-    /// Carries a request out, unless another revision is there.
+    /// Carries out a request if the revision matches.
     fn change(&mut self, id: &str, over: Option<&str>, body: Option<&str>) {
         if over != self.live.get(id).map(|it| &*it.rev) {
             return;
@@ -104,7 +103,7 @@ impl Database {
     }
 }
 
-/// What a process knows that is not in the file.
+/// The state of a process that the file does not keep.
 #[derive(Default)]
 struct Process {
     requested: Option<String>,
@@ -150,7 +149,7 @@ impl Run {
         facts
     }
 
-    /// What must hold of every request.
+    /// Checks what must hold for every request.
     fn check(&self, memory: &Memory, action: &Action, wanted: Wanted) {
         match action {
             Action::Put { id, .. } if id.ends_with("-next") => {
@@ -172,7 +171,7 @@ impl Run {
         }
     }
 
-    /// Runs the command, again after each kill, to its end, or until so many requests were sent.
+    /// Runs the command to its end, restarting it after each kill, or until it has sent `requests` requests.
     fn run(&mut self, wanted: Wanted, mut requests: usize) -> Option<Next> {
         let mut process = Process::default();
         let mut memory = self.stored.clone().unwrap_or_default();
@@ -293,9 +292,9 @@ proptest! {
         let mut run = Run::new(first);
         run.run(wanted, requests);
         run.fates = second;
-        // Somebody changes their mind on the way back, once.
+        // Somebody changes their mind once during the back-out.
         if run.run(BACK, back).is_none() && matches!(run.run(wanted, requests), Some(Next::Stop(_))) {
-            // A document that was put back has another revision than the rehearsal saw.
+            // A restored document has another revision than the rehearsal saw.
             prop_assert!(back > 0);
         }
         prop_assert_eq!(run.run(BACK, usize::MAX), Some(Next::Done));
@@ -304,7 +303,7 @@ proptest! {
     }
 }
 
-/// What comes next if the database is like this.
+/// The next step after changing the facts like this.
 fn next_with(change: impl FnOnce(&mut Facts), wanted: Wanted) -> Next {
     let live = [OLD, SAME, OTHER].into_iter().map(live).collect();
     let mut facts = Facts { instance: "1".to_owned(), live, ..Facts::default() };
@@ -366,7 +365,7 @@ fn staging_document_has_only_fields_that_define_the_index() {
     assert_eq!(index_of(&staging), index_of(body));
 }
 
-/// What is said of a step that needs 10 to 20 bytes on each of two nodes.
+/// The reason given for a step that needs 10 to 20 bytes on each of two nodes.
 fn room(volumes: [Option<(&str, u64)>; 2], docs: u64, wanted: Wanted) -> Option<String> {
     let node = |name: &str, volume: Option<(&str, u64)>| PreflightNode {
         node: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Tables on the terminal show the same sums as the API and the pages.
+//! Tables on the terminal show the same totals as the API and the pages.
 
 use super::{
     advice, databases, disks, explained, nodes, queues, runs, targets as targets_of, tidy, usage,
@@ -34,7 +34,7 @@ pub(in crate::cli) fn plan() -> Plan {
     queues.make_plan(&snapshot, &Conditions::default(), &Arc::default(), now)
 }
 
-/// The cells of the row that begins with this word, without signs of bounds.
+/// The cells of the row that begins with this word, without the signs that mark bounds.
 fn row(table: &str, first: &str) -> Vec<String> {
     let line = table.lines().find(|line| line.split(' ').next() == Some(first));
     let line = line.unwrap_or_else(|| panic!("no row {first}: {table}"));
@@ -54,7 +54,7 @@ fn terminal_tables_show_the_same_sums_as_the_api() {
     let space = Space::of(&plan, &AdviceView::default());
     let [all, reclaimable] = [space.file_bytes, space.reclaimable_bytes].map(Option::unwrap);
     let scanned = nodes(&plan, WIDTH);
-    // Unused files have a table of their own.
+    // Unused files are in another table.
     let directories = disks(&plan, WIDTH);
     let mib = |number: u64| number << 20;
     let (unused, recent) = (mib(22), mib(890));
@@ -102,7 +102,7 @@ fn tables_of_targets_show_the_same_numbers_as_the_api() {
     let sums = format!("{on_disk} on disk, {reclaimable} reclaimable.");
     assert!(table.contains(&sums), "{sums}: {table}");
 
-    // Each row has the sizes that the API gives of the target.
+    // Each row shows the sizes that the API reports for the target.
     let largest = targets_of(&plan, WIDTH);
     let rows = explained_targets.iter().filter(|it| it.part_of.is_none());
     let mut shown = 0;
@@ -139,7 +139,7 @@ fn tables_of_targets_show_the_same_numbers_as_the_api() {
         assert!(says.contains(&short), "{short}: {says}");
     }
 
-    // A run over the database predicts what its files waste, less what it leaves out.
+    // A run over the database is predicted to free what its files waste, without what the run leaves out.
     let run =
         Run::beginning(RunScope::Database("orders".into()), true, "ann".into(), plan.planned_at);
     let (line, _) = RunLine::if_ordered(&plan, &run);

@@ -39,7 +39,6 @@ fn shown(model: &Model, width: u16, height: u16) -> String {
     text_of(&drawn(model, width, height, PLAIN))
 }
 
-/// The model after pressing these keys.
 fn after(mode: &str, keys: &[Key]) -> Model {
     let mut model = fixture::model(mode);
     for key in keys {

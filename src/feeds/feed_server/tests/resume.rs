@@ -6,7 +6,6 @@ use crate::{model::settings::work::Keep, store::journal::EventsQuery};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// A step of a scenario.
 #[derive(Clone, Debug)]
 enum ScenarioStep {
     /// Events of some databases in one commit.
@@ -145,7 +144,6 @@ struct LatestEvent {
     optional: bool,
 }
 
-/// The expected state.
 #[derive(Default)]
 struct ExpectedState {
     up_to_seq: u64,

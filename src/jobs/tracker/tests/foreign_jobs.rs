@@ -12,7 +12,7 @@ fn running(facts: Facts) -> Facts {
     Facts { flags: FactFlags { compact_running: true, ..facts.flags }, ..facts }
 }
 
-/// A scenario with old facts and a job that first appears at second 1,005.
+/// A scenario with old facts, in which a job first appears at second 1,005.
 fn line(started: u64) -> (Scenario, TrackerChanges) {
     let mut line = Scenario::new();
     let step = line.poll(1_005, [Some(&[began(started)]), Some(&[])]);
@@ -36,8 +36,8 @@ fn rereads_a_file_of_unknown_initial_size_while_its_job_runs() {
 
 #[test]
 fn job_whose_file_was_first_read_while_it_ran_is_not_learned() {
-    // All writes are in the file that is read, and the compaction still has to catch up with most of them: what it
-    // leaves looks as if no compaction could free it.
+    // The file that was read contains all writes, but the compaction still has to catch up with most of them;
+    // judged by that file, nothing more could be freed.
     let (mut line, _) = line(1_001);
     line.read(line.dbs[0], running(facts(1_006, 5_000, 1_200, 90, 10)));
     line.poll(1_015, IDLE);
@@ -141,7 +141,7 @@ fn file_change_with_known_cause_is_not_another_compaction() {
 fn end_of_a_job_is_bounded_by_the_polls_around_it() {
     let (mut line, _) = line(1_001);
     line.poll(1_010, [Some(&[began(1_001)]), Some(&[])]);
-    // Its node did not answer meanwhile.
+    // Its node did not answer in the meantime.
     line.poll(1_400, [None, Some(&[])]);
     line.poll(1_800, IDLE);
     let step = line.read(line.dbs[0], facts(1_801, 420, 400, 95, 90));

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 /// The table in the module's documentation.
 const HELD_OUT: &str = include_str!("../held_out.md");
 
-/// If less than this share of the file was freed, errors are relative to the file's size.
+/// If less than this share of the file was freed, errors are relative to the file's size instead of the freed bytes.
 const SMALL_GAIN_SHARE: f64 = 0.05;
 
 /// One real compaction.
@@ -39,7 +39,7 @@ impl MeasuredCompaction {
         self.file() - self.after as f64
     }
 
-    /// The reference in bytes for this outcome's relative errors.
+    /// The bytes to which this outcome's errors are relative.
     fn scale(&self) -> f64 {
         if self.freed() < SMALL_GAIN_SHARE * self.file() { self.file() } else { self.freed() }
     }

@@ -13,7 +13,7 @@ const SEEDS: u64 = 5;
 /// The hour of the day at which forecasts are made.
 const HOUR_OF_DAY: usize = 9;
 
-/// Days without a judgement: the rhythm of the week, and ten compared forecasts, come first.
+/// Days before forecasts are judged: they learn the rhythm of the week, and ten are compared first.
 const UNJUDGED_DAYS: usize = 14;
 
 /// The sums of one horizon in one kind of world.
@@ -65,9 +65,8 @@ impl Judged {
         }
     }
 
-    /// The share of ranges that held what came, and the median errors as shares of the median
-    /// change: of the forecast, of `predict_linear` over six hours and over seven days, and of
-    /// somebody who knows the world.
+    /// The share of ranges that contained the actual value, and the median errors as shares of the median change: of
+    /// the forecast, of `predict_linear` over six hours and over seven days, and of an observer who knows the world.
     fn shares(&self) -> [f64; 5] {
         let change = median(&self.changes);
         let error = |errors: &[f64]| median(errors) / change;
@@ -76,7 +75,7 @@ impl Judged {
     }
 }
 
-/// The table of one horizon, and its shares by kind.
+/// The table of one horizon, and its shares by kind of world.
 fn judge(days: usize) -> (String, Vec<[f64; 5]>) {
     let mut text = format!("{days} days: held, error, predict_linear over 6h, over 7d, at best\n");
     let shares = Kind::ALL.map(|kind| {

@@ -1,7 +1,7 @@
-//! Simulated worlds: 60 days of what a ledger books for one volume, hour by hour.
+//! Simulated worlds: 60 days of one volume's ledger, hour by hour.
 //!
-//! Sixteen shards grow by live bytes and waste; one that is more waste than live is compacted within
-//! the hour, two at most. Nothing here knows how forecasts are made.
+//! Sixteen shards grow by live bytes and waste. A shard with more waste than live bytes is compacted
+//! within the hour, but at most two per hour. Nothing here depends on how forecasts are made.
 
 use super::super::{BookedSpan, FreedCourse, FreedPoint, GrowthHistory};
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Kind {
         }
     }
 
-    /// Bytes that are written in an hour.
+    /// -
     fn rate(self, at: usize, hour: usize, weekday: usize) -> f64 {
         const A_DAY: f64 = 40.0 * GB;
         let by_day = if (7..22).contains(&hour) { 1.5 } else { 0.4 };
@@ -56,7 +56,7 @@ impl Kind {
     }
 }
 
-/// What is booked in one hour, in bytes.
+/// The ledger's entries of one hour, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct BookedHour {
     live: f64,
@@ -65,7 +65,7 @@ struct BookedHour {
     new_files: f64,
 }
 
-/// Numbers that look random, the same ones for a seed.
+/// Pseudo-random numbers, determined by a seed.
 #[derive(Clone)]
 struct Random(u64);
 
@@ -83,7 +83,7 @@ impl Random {
         (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * two).cos()
     }
 
-    /// A factor around one.
+    /// A random factor around one.
     fn factor(&mut self, spread: f64) -> f64 {
         (self.normal() * spread).exp()
     }
@@ -102,7 +102,7 @@ impl Shards {
         self.waste.iter_mut().for_each(|bytes| *bytes += waste / SHARDS as f64);
     }
 
-    /// Compacts the worst shards of an hour that are more waste than live; returns what that frees.
+    /// Compacts the two worst shards that have more waste than live bytes; returns the freed bytes.
     fn compact(&mut self, mut share: impl FnMut() -> f64) -> f64 {
         let mut freed = 0.0;
         for _ in 0..2 {
@@ -117,7 +117,7 @@ impl Shards {
     }
 }
 
-/// What is drawn once for a world.
+/// The values that are drawn once per world.
 struct Plan {
     kind: Kind,
     first_weekday: usize,
@@ -126,7 +126,7 @@ struct Plan {
     purge: f64,
 }
 
-/// A world at the begin of an hour.
+/// A world at the start of an hour.
 #[derive(Clone)]
 struct State {
     random: Random,
@@ -141,7 +141,7 @@ struct State {
 }
 
 impl State {
-    /// One hour passes.
+    /// Simulates one hour.
     fn pass(&mut self, plan: &Plan, at: usize) -> BookedHour {
         let Plan { kind, first_weekday, bulk_hour, bulk, purge } = *plan;
         let (hour, weekday) = (at % 24, (first_weekday + at / 24) % 7);
@@ -158,7 +158,7 @@ impl State {
             waste += 12.0 * GB * self.batch;
         }
         if kind == Kind::BulkLoad && (bulk_hour..bulk_hour + 10).contains(&at) {
-            // The files appear, then documents fill them.
+            // The files appear first, then documents fill them.
             if at == bulk_hour {
                 booked.new_files = bulk * 0.05;
             } else {
@@ -182,7 +182,7 @@ impl State {
     }
 }
 
-/// A world: its hours, and its state at the begin of each and at the end.
+/// A world: its hours, and its state at the start of each hour and at the end.
 pub(super) struct World {
     plan: Plan,
     hours: Vec<BookedHour>,
@@ -214,8 +214,8 @@ impl World {
         world
     }
 
-    /// Free bytes `ahead` hours later, as predicted by somebody who knows everything about this world
-    /// except what chance brings: the median of other weeks from the same hour.
+    /// Free bytes `ahead` hours later, as predicted by an observer who knows everything about this
+    /// world except its randomness: the median of other random courses from the same hour.
     pub(super) fn best_guess(&self, hour: usize, ahead: usize) -> f64 {
         let other = |seed: u64| {
             let mut state = self.states[hour].clone();
@@ -234,17 +234,17 @@ impl World {
         Moment::from_unix(BEGIN + 3_600 * hour as u64)
     }
 
-    /// Free bytes at the begin of an hour.
+    /// Free bytes at the start of an hour.
     pub(super) fn free_at(&self, hour: usize) -> f64 {
         self.states[hour].free
     }
 
-    /// Bytes of waste at the begin of an hour.
+    /// Bytes of waste at the start of an hour.
     pub(super) fn waste_at(&self, hour: usize) -> f64 {
         self.states[hour].shards.waste.iter().sum()
     }
 
-    /// What the ledger has booked until an hour.
+    /// The ledger's entries until an hour.
     pub(super) fn history(&self, hour: usize) -> GrowthHistory {
         let spans = self.hours.iter().take(hour).enumerate().map(|(at, booked)| BookedSpan {
             from: Self::moment(at),
@@ -256,8 +256,8 @@ impl World {
         GrowthHistory { spans: spans.collect() }
     }
 
-    /// What a simulation of the rules says 30 days ahead, as what-if makes it: each shard grows
-    /// steadily, here as in the last week, and the rules decide.
+    /// A 30-day simulation of the rules, as what-if makes it: each shard keeps growing at the mean
+    /// rate, here that of the last week, and the rules decide.
     pub(super) fn simulated(&self, hour: usize) -> FreedCourse {
         let last = &self.hours[hour.saturating_sub(168)..hour];
         let mean =

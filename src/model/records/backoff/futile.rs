@@ -14,42 +14,40 @@ use wall_clock::Moment;
 /// megabyte.
 const MIN_EXCESS_SHARE: f64 = 0.01;
 
-/// Share of such a file that another compaction must be expected to free before it is tried: how
-/// much is written while it runs is never known exactly.
+/// Minimum share of the file that another compaction is expected to free before it is tried after
+/// such a result. It is not zero, because concurrent writes are never known exactly.
 const MIN_EXPECTED_SHARE: f64 = 0.125;
 
-/// Share of a file from which what one compaction left shows nothing yet: a compaction that resumes an interrupted one,
-/// or catches up with writes, leaves waste that the next one frees.
+/// Share of a file at which the bytes that one compaction left are doubtful: a compaction that resumes an interrupted
+/// one, or catches up with writes, leaves waste that the next one frees.
 const DOUBTFUL_SHARE: f64 = 0.25;
 
-/// Times that the duration of a compaction must have been calm before one that caught up with writes is repeated.
+/// A compaction that caught up with writes is repeated after a calm period of this many times its duration.
 const CALM_DURATIONS: u64 = 8;
 
-/// Writes explain what a compaction left only if they cause at least this share of it.
+/// Writes explain the bytes that a compaction left only if they cause at least this share of them.
 const EXPLAINED_SHARE: f64 = 0.125;
 
-/// Where sizes are unknown, a target is tried again once its file or its sequence has grown by this
-/// share.
+/// If sizes are unknown, a target is tried again once its file or its sequence has grown by this share.
 const RETRY_GROWTH_SHARE: f64 = 0.25;
 
-/// Concurrent writes no longer count once the rate of changes is this many times lower than during
-/// the compaction.
+/// Writes count as ceased once the rate of changes is this many times lower than during the compaction.
 const CALMER_FACTOR: f64 = 4.0;
 
-/// Within less than the duration of the compaction, the rate is known only if it would have made at least this many
-/// changes since.
+/// Before a compaction's own duration has passed since its end, the rate is known only if its rate of changes would
+/// have made at least this many changes by then.
 const MIN_EXPECTED_CHANGES: f64 = 10.0;
 
-/// Writes that a compaction had to catch up with are expected to come again with this probability, times the duration
-/// of the compaction over the time that has been calm since. Over 200 simulated files with random writes, this lowers
-/// the share of bytes rewritten in vain from 2.7 % to below 2 %. A larger factor would keep a file that is written to every
-/// night from ever being compacted by day.
+/// Writes that a compaction had to catch up with are assumed to come back with this probability times the duration of
+/// the compaction, divided by the calm time since. Over 200 simulated files with random writes, this lowers the share
+/// of bytes rewritten in vain from 2.7 % to below 2 %. With a larger factor, a file with nightly writes would never be
+/// compacted by day.
 const RECURRENCE_FACTOR: f64 = 4.0;
 
-/// The longest time of calm that is waited for; beyond any compaction's.
+/// The longest calm that is waited for; longer than any compaction.
 const MAX_CALM: Duration = Duration::from_secs(400 * 24 * 3_600);
 
-/// What the last compaction left of a file, where that is more than its sizes suggest.
+/// What the last compaction left of a file, if that is more than its sizes suggest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Futile {
@@ -61,12 +59,12 @@ pub struct Futile {
     pub active_bytes: Option<u64>,
     /// The last sequence at that time, where known.
     pub update_seq: Option<u64>,
-    /// The writes it had to catch up with, if any. Without these, another compaction frees more.
+    /// The writes that it had to catch up with, if any. Without them, another compaction frees more.
     pub caught_up: Option<ConcurrentWrites>,
     /// Whether the compaction was meant to upgrade the file and failed to.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub not_upgraded: bool,
-    /// Whether it left far more than live bytes, and the compaction before it did not: one more is tried.
+    /// Whether it left far more than live bytes, unlike the compaction before it: one more compaction is tried.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_doubtful: bool,
 }
@@ -79,8 +77,7 @@ pub struct ConcurrentWrites {
     pub changes: u64,
     /// Duration of the compaction.
     pub seconds: u64,
-    /// Waste that `changes` changes cause, where known; the waste due to concurrent writes cannot
-    /// be larger.
+    /// Waste that `changes` changes cause, if known; concurrent writes cannot cause more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }
@@ -92,30 +89,30 @@ pub struct AfterCompaction {
     pub file_bytes: Option<u64>,
     /// Active bytes in it.
     pub active_bytes: Option<u64>,
-    /// Bytes that another compaction would leave, as predicted.
+    /// The predicted bytes that another compaction would leave.
     pub predicted_bytes: Option<u64>,
     /// The last sequence written.
     pub update_seq: Option<u64>,
-    /// Changes while it ran, where known; zero if nothing was written.
+    /// Changes during the compaction, if known; zero if nothing was written.
     pub changes: Option<u64>,
-    /// Waste that as many changes caused before the compaction, where known.
+    /// Waste that the same number of changes caused before the compaction, if known.
     pub changes_bytes: Option<u64>,
     /// Whether the target needed an upgrade before and still does: the upgrade had no effect.
     pub not_upgraded: bool,
 }
 
-/// For how long another compaction would free almost nothing.
+/// How long another compaction would free almost nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
     /// Until enough of the file is new waste.
     UntilWritten,
-    /// Until then, if little is written: writes like those during the last compaction may come again.
+    /// Until this moment, if little is written: writes like those during the last compaction may come back.
     Until(Moment),
 }
 
 impl Futile {
     /// The record of a compaction that freed nothing, had no effect, or left more than the sizes
-    /// after it suggest; `None` after any other. `before` is that of the compaction before it.
+    /// after it suggest; `None` after any other. `before` is the record of the previous compaction.
     pub(super) fn from_outcome(
         outcome: &Outcome,
         after: AfterCompaction,
@@ -143,13 +140,12 @@ impl Futile {
         })
     }
 
-    /// Whether one more compaction is tried: what this one left is doubtful, and writes neither explain it nor would
-    /// make the next one leave it too.
+    /// Whether one more compaction is tried: the last result is doubtful, and its concurrent writes are past.
     fn invites_another(&self, facts: &Facts) -> bool {
         self.is_doubtful && self.caught_up.is_none_or(|writes| self.is_past(writes, facts))
     }
 
-    /// Whether these writes explain too little, or have been over for long.
+    /// Whether these writes explain too little of the result, or ceased long ago.
     fn is_past(&self, writes: ConcurrentWrites, facts: &Facts) -> bool {
         let excess = self.file_bytes.saturating_sub(self.active_bytes.unwrap_or_default());
         let is_minor =
@@ -160,12 +156,11 @@ impl Futile {
         is_minor || (is_unwritten && age >= writes.seconds.saturating_mul(CALM_DURATIONS))
     }
 
-    /// Bytes that another compaction would leave of one file, at the present rate of writes and in
+    /// Bytes that another compaction would leave of one file, at the current rate of writes and in
     /// proportion to what the last one left; unknown if active bytes are unknown then or now, or if
-    /// the next one is to show it.
+    /// one more compaction is tried to find out.
     ///
-    /// Waste hidden in active bytes, as learned from compactions of the database, counts as freed,
-    /// not as left.
+    /// Waste hidden in active bytes, as learned from compactions of the database, counts as freed.
     pub(super) fn remaining_bytes(
         &self,
         kind: TargetKind,
@@ -175,7 +170,7 @@ impl Futile {
         self.left_bytes(kind, facts, correction, 0.0)
     }
 
-    /// The same, if writes that have ceased come again with a probability of `recurrence`.
+    /// The same, if ceased writes come back with a probability of `recurrence`.
     fn left_bytes(
         &self,
         kind: TargetKind,
@@ -196,9 +191,8 @@ impl Futile {
         Some(to_bytes(left * (now + more_live) / then * hidden))
     }
 
-    /// Bytes of waste that another compaction would leave in addition because the rate of writes
-    /// differs from that during the last one (negative if it is lower); and bytes by which live
-    /// data would grow meanwhile.
+    /// Additional waste that another compaction would leave because the rate of writes differs from that during the
+    /// last one (negative if it is lower); and bytes by which live data would grow during it.
     fn more_by_writes(
         &self,
         active_then: f64,
@@ -217,7 +211,7 @@ impl Futile {
         let span = if is_calm { age_seconds } else { age_seconds.max(runs) };
         let excess = self.file_bytes as f64 - active_then;
         let caused = bytes.map_or(excess, |bytes| (bytes as f64).min(excess)).max(0.0);
-        // An estimate from few changes is imprecise, so never expect more than twice the rate.
+        // An estimate from few changes is imprecise, so at most twice the rate is expected.
         let pace = (since / span * runs / changes).min(2.0);
         let more = if pace > 1.0 {
             caused * (pace - 1.0)
@@ -258,8 +252,7 @@ impl Futile {
         (!is_new).then_some(Hold::UntilWritten)
     }
 
-    /// How long to wait because writes may come again that would cost `loss` bytes, where only `margin` bytes can be
-    /// spared.
+    /// How long to wait because returning writes would cost `loss` bytes, if only `margin` bytes may be lost.
     fn recurrence_hold(&self, loss: f64, margin: f64) -> Option<Hold> {
         let seconds = self.caught_up?.seconds as f64;
         let bearable = margin / loss.max(1.0);

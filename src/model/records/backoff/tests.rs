@@ -41,7 +41,7 @@ fn outcome(ending: JobResult, ended: u64, sizes: [Option<u64>; 3]) -> Outcome {
     }
 }
 
-/// The back-off of a target of which only the file size and the last sequence are known.
+/// The back-off of a target whose only known facts are the file size and the last sequence.
 fn rest_of(
     remembered: &TargetRecord,
     file: Option<u64>,
@@ -99,7 +99,7 @@ fn a_cool_down_ends_by_itself_and_any_success_clears_the_failures() {
     assert!(remembered.is_empty());
 }
 
-/// Covers jobs that a server accepts and never shows, and cleanups, whose effect no reading shows.
+/// Covers jobs that a server accepts but never shows, and cleanups, whose effect no reading shows.
 #[test]
 fn jobs_without_visible_effect_are_repeated_less_and_less_often() {
     let cleaned =
@@ -179,9 +179,9 @@ fn measured([file, active, seq, when]: [u64; 4]) -> Facts {
 #[test]
 fn state_after_a_compaction_decides_whether_the_next_is_futile() {
     // Columns: name; a job of 10 s that ended at 1,000 (bytes before and after it, active bytes,
-    // changes while it ran, and the waste that as many changes cause; bytes in tenths of a
-    // mebibyte; the last sequence is 5,000); the current facts, as `measured` takes them; whether
-    // another compaction is futile, and whether it is if the one before left as much.
+    // changes during it, and the waste that as many changes cause; bytes in tenths of a mebibyte;
+    // the last sequence is 5,000); the current facts, as `measured` takes them; whether another
+    // compaction is futile, and whether it would be if the previous compaction had left as much.
     let cases = [
         ("clean and small", [900, 101, 100, 0, 0], [101, 100, 5_000, 1_010], [false, false]),
         ("clean, and yet large", [900, 130, 100, 0, 0], [130, 100, 5_000, 1_010], [true, true]),
@@ -290,7 +290,7 @@ fn waste_left_by_a_resumed_compaction_is_tried_once_more() {
     assert!(remembered.is_empty(), "it freed what the first one left");
 }
 
-/// A shard was compacted for 23 minutes under writes that ceased as it ended: 40.3 MiB with 2.1 live.
+/// A shard was compacted for 23 minutes under writes that ceased when it ended; it left 40.3 MiB, 2.1 of them live.
 #[test]
 fn waste_left_when_writes_stop_is_compacted_after_a_calm_period() {
     let after = measured([403, 21, 50_000, 100_000]);
@@ -347,7 +347,7 @@ fn learned_correction_ends_a_futile_back_off() {
         is_doubtful: false,
     };
     let remembered = TargetRecord { futile: Some(futile), ..TargetRecord::default() };
-    // Active bytes grew with the file, so going by them alone nothing can be freed.
+    // Active bytes grew with the file, so they alone show nothing to free.
     let now = Facts {
         docs: OptionalU64::new(100),
         deleted_docs: OptionalU64::new(0),

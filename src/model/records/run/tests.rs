@@ -106,7 +106,7 @@ fn open_and_ended_runs_are_bounded() {
 fn outcome_counts_once_in_each_open_run_that_covers_it() {
     use JobOwner::{Other, Recliner};
     use JobResult::{Failed, Freed, NothingFreed, Unmeasured};
-    // Whether it is the last copy, whether it counts, the results, and the freed bytes.
+    // Columns: whether it is the last copy, whether it counts, the results, and the freed bytes.
     for (target, owner, ending, after, is_last, counts, result, freed) in [
         (SHARD, Recliner, Freed, Some(30), true, true, Some(Freed), 70),
         (SHARD, Other, Freed, Some(30), true, true, Some(Freed), 70),

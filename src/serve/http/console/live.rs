@@ -70,7 +70,6 @@ struct RenderedPart {
     html: String,
 }
 
-/// The open pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LivePages(Arc<Mutex<OpenPages>>);
 

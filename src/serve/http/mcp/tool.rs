@@ -109,7 +109,7 @@ impl ApiTool {
     }
 }
 
-/// A value as it stands in a query; a list is one value, separated by commas.
+/// A value as text in a query; a list is one value, separated by commas.
 fn query_text(name: &str, value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),

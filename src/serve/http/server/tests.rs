@@ -139,7 +139,7 @@ async fn shutdown_does_not_wait_for_clients_that_read_nothing() {
     served.ends().await;
 }
 
-/// As many as a process has that may open 256 files: 112 connections, 14 idle ones of an address.
+/// The limits for a process that may open 256 files: 112 connections, 14 idle ones per address.
 fn small() -> ConnectionLimits {
     ConnectionLimits::for_descriptors(Some(256))
 }
@@ -247,7 +247,7 @@ impl List {
         Some(life)
     }
 
-    /// Lets `many` connections in, each of which is at work at once.
+    /// Admits `many` connections, each active at once.
     fn busy(&mut self, peer: &str, many: usize) -> Vec<Arc<ConnectionState>> {
         let one = |_| {
             let life = self.admit(peer).unwrap();

@@ -66,12 +66,10 @@ pub(super) async fn surface(tasks: &mut JoinSet<()>) -> Surface {
     surface
 }
 
-/// The numbers of the outcomes on a page.
 fn outcome_numbers(page: &Outcomes) -> Vec<u64> {
     page.outcomes.iter().map(|outcome| outcome.seq).collect()
 }
 
-/// The numbers of the events on a page.
 fn event_numbers(page: &Events) -> Vec<u64> {
     page.events.iter().map(|event| event.seq).collect()
 }

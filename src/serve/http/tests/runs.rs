@@ -179,7 +179,7 @@ async fn pages_offer_a_run_and_show_its_progress() {
     assert!(!surface.get("/jobs").await.text().contains("<h2>Runs</h2>"));
     let database = surface.get("/database?name=orders").await;
     assert!(database.text().contains("act?order=runs&amp;db=orders\">Compact database …</a>"));
-    // What the page asks before, in both modes.
+    // The page's question before, in both modes.
     let ask = "/act?order=runs&db=orders";
     let asked = surface.ask(Method::GET, ask, &[HOST]).await;
     assert!(asked.text().contains("You cannot start it in advise mode."), "{}", asked.text());

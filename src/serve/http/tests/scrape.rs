@@ -36,7 +36,7 @@ fn names(text: &str) -> BTreeSet<&str> {
     types.filter_map(|line| line.split(' ').next()).collect()
 }
 
-/// What the cluster of [`Surface::new`] is, in samples: at least one of each family with a value.
+/// The samples of the cluster of [`Surface::new`]: at least one of each family with a value.
 const SHOWN: &str = r#"
 recliner_mode{mode="advise"} 1
 recliner_channel_mode{channel="ratio_dbs",mode="enforce"} 0

@@ -29,7 +29,7 @@ pub(super) type CheckSlot = OwnedSemaphorePermit;
 #[derive(Debug)]
 struct Address {
     waiting: VecDeque<oneshot::Sender<CheckSlot>>,
-    /// Held by the one login that waits for a slot for all of them.
+    /// Held by the login that waits for a slot on behalf of all.
     turn: Arc<Semaphore>,
 }
 

@@ -117,7 +117,7 @@ pub(super) fn view_facts(
 ) -> Facts {
     let per_file = |sum: Option<u64>| sum.map(|sum| sum / ranges.unwrap_or(1).max(1));
     let pending = index.pending_updates.or_else(|| index.updates_pending.and_then(|it| it.total));
-    // The union over the cluster mixes nodes with different libraries, so only one copy is exact.
+    // The cluster's union mixes nodes with different libraries, so only a single copy is exact.
     let collators = index.collator_versions.as_ref().filter(|_| ranges.is_none());
     Facts {
         file_bytes: per_file(index.sizes.file).into(),
@@ -139,8 +139,8 @@ pub(super) fn view_facts(
     }
 }
 
-/// Whether a split has ended for good. A stopped or failed one resumes when it is told to, unless its
-/// database is gone (`mem3_reshard_job:handle_worker_exit/3`).
+/// Whether a split has ended for good. A stopped or failed split can be resumed, unless its database
+/// no longer exists (`mem3_reshard_job:handle_worker_exit/3`).
 pub(super) fn is_split_over(job: &wire::ReshardJob) -> bool {
     let reason = job.state_info.as_ref().and_then(|info| info.reason.as_deref());
     match job.job_state.as_deref() {

@@ -13,7 +13,7 @@ use futures::future::join_all;
 use std::{collections::BTreeSet, time::Duration};
 use tokio::{sync::OnceCell, time};
 
-/// How long a node may take to say which search engines it has: a node that hangs does not delay the views.
+/// How long a node may take to report its search engines, so that a node that hangs does not delay the views.
 const FEATURES_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The search engines of the cluster, requested once per read and only if some database has a search

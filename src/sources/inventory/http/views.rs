@@ -168,7 +168,7 @@ impl HttpSource {
                     let answer = seen(db, info, facts, Some(copy.ix()))?;
                     return Ok(IndexAnswer { copies, ..answer });
                 }
-                // Another hash function, or a document that was just moved: ask the cluster.
+                // Either another hash function applies, or the document was just moved: ask the cluster.
                 Err(error) if error.kind() == Failed::NotFound => {}
                 Err(error) => return Err(error.into()),
             }
@@ -199,7 +199,7 @@ impl HttpSource {
     }
 }
 
-/// Whether a node has more files than it keeps open, or not all of them were requested.
+/// Whether a node has more files than it keeps open, or not all its files were read in the last sweep.
 fn reopens(snapshot: &Snapshot, node: NodeIx) -> bool {
     let files =
         snapshot.totals().sums_of(node, TargetKind::Db).counts_by_state[TargetState::Ok as usize];
@@ -240,8 +240,8 @@ fn design(doc: &wire::DesignDoc) -> Option<Design> {
     })
 }
 
-/// A sorted list of hashes, one for each view, of everything that decides what it indexes except
-/// its name. Equal views have equal hashes in every document and sweep of one process.
+/// A sorted list of hashes, one per view, of everything except its name that determines what it
+/// indexes. Equal views have equal hashes in every document and sweep of one process.
 fn functions(doc: &wire::DesignDoc, views: &wire::Views) -> Vec<u64> {
     let Ok(defined) = serde_json::from_str::<serde_json::Map<_, serde_json::Value>>(&views.text)
     else {

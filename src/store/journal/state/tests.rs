@@ -6,7 +6,7 @@ use crate::{
 use proptest::prelude::*;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-/// A journal's state, with a clock that only the test moves.
+/// The state of a journal, with a clock that only the test moves.
 struct Driven {
     state: JournalState,
     now: Now,
@@ -217,7 +217,7 @@ fn retries_slow_down_and_keep_the_time_of_the_first_failure() {
     for seconds in [1, 2, 4, 8, 16, 30, 30] {
         let due = driven.now.at + Duration::from_secs(seconds);
         let effects = loop {
-            // The other timers go on, without a check of a file that is known to be unusable.
+            // The other timers continue, but a file that is known to be unusable is not checked.
             let effects = driven.wake();
             match names(&effects)[..] {
                 [] => {}
@@ -354,7 +354,7 @@ fn empty_request_writes_nothing() {
     assert_eq!(names(&driven.request([events(0), events(1)])), ["write 1"]);
 }
 
-/// One thing that happens to the journal.
+/// One event in the test of the journal.
 #[derive(Clone, Copy, Debug)]
 enum Happening {
     Requests { changes: usize, events: usize, queries: usize },
@@ -380,7 +380,7 @@ struct RandomFile {
 }
 
 impl RandomFile {
-    /// Performs effects and what follows from them. The file fails when `works` returns false.
+    /// Performs effects, and those that follow from their results. The file fails when `works` returns false.
     fn perform(&mut self, driven: &mut Driven, event: Event, works: &mut impl FnMut() -> bool) {
         let mut next = Some(event);
         while let Some(event) = next.take() {
@@ -449,7 +449,7 @@ proptest! {
                 }
             };
             file.perform(&mut driven, event, &mut works);
-            // No request waits while the task waits.
+            // While the task is idle, no request is waiting.
             for mut answer in changes_asked.drain(..) {
                 prop_assert!(answer.try_recv().is_ok());
             }

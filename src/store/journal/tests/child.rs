@@ -11,8 +11,7 @@ pub(super) fn child_instructions() -> String {
     std::env::var(CHILD_VAR).expect("another test starts this one")
 }
 
-/// Prints a whole line at once, starting with a line break because the harness may have printed
-/// before.
+/// Prints a whole line at once. It begins with a line break, because the harness may have printed before.
 pub(super) fn print_line(line: &str) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();

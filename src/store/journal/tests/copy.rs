@@ -188,7 +188,7 @@ async fn copy_made_during_writes_ends_between_two_commits() {
         let seq = store.last_seq();
         assert!((before..=after).contains(&seq) && seq >= highest, "{before} {seq} {after}");
         highest = seq;
-        // Each job has an outcome and an event, and each batch seven jobs.
+        // Each job has an outcome and an event; each batch has seven jobs.
         assert_eq!(seq % 14, 0);
         let tx = store.begin_read().unwrap();
         let query = EventsQuery { after_seq: Some(0), limit: usize::MAX, ..EventsQuery::default() };
@@ -199,7 +199,7 @@ async fn copy_made_during_writes_ends_between_two_commits() {
         let mut all = numbers(events.iter().map(|(seq, _)| *seq).collect());
         all.extend(history.iter().map(|(seq, _)| *seq));
         assert_eq!(all, numbers((1..=seq).collect()), "nothing is missing and nothing is later");
-        // When the copy is used, it continues in an era of its own.
+        // When the copy is used, it continues in its own era.
         drop(tx);
         store.close().unwrap();
     }
@@ -302,7 +302,7 @@ async fn the_journal_of_a_running_process_is_recognised() {
     assert!(!is_open_journal(&path));
 }
 
-/// Times of copies of a large journal, beside a writer.
+/// Measures how long copies of a large journal take while it is written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
 async fn measures_copies_made_during_writes() {

@@ -20,7 +20,7 @@ fn batch(numbers: std::ops::Range<u64>) -> WriteBatch {
     WriteBatch { changes: changes.chain(ends).chain(rests).collect(), ..WriteBatch::default() }
 }
 
-/// What stored batches leave: the numbers of ended jobs, and of jobs that did not end.
+/// The numbers of the jobs that ended and of those that did not, according to the stored batches.
 fn stored_jobs(store: &JournalStore) -> (BTreeSet<u64>, BTreeSet<u64>) {
     let number = |target: &TargetId| -> u64 {
         target.to_string().rsplit_once('d').unwrap().1.parse().unwrap()

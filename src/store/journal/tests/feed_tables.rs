@@ -93,8 +93,8 @@ fn deleted_databases_expire_and_existing_ones_stay() {
         [created("old"), updated("old"), created("lives"), created("again"), updated("back")];
     write(&mut store, first.to_vec(), KEEP, 0);
     write(&mut store, vec![deleted("old"), deleted("again"), deleted("back")], KEEP, 10);
-    // A late update from before the deletion; a database created again; an update long after an
-    // unnoticed creation.
+    // In turn: a late update from before the deletion; a database created again; an update long
+    // after an unnoticed creation.
     write(&mut store, vec![updated("old"), created("again")], KEEP, 20);
     write(&mut store, vec![updated("back")], KEEP, 1_000);
     let newest = page(&store, FeedStart::End);
@@ -207,7 +207,7 @@ fn sequence_numbers_reused_after_a_restore_are_distinguished() {
     std::fs::copy(&copy, &path).unwrap();
     let mut store = open();
     for events in 0..3 {
-        // Before the number was assigned a second time, at that number, and after it.
+        // In turn: before the number was assigned a second time, at that number, and after it.
         assert_eq!(
             page(&store, behind(3, &lost)).reset,
             Some(ResetReason::UnknownSequence),

@@ -540,8 +540,8 @@ fn this_version_writes_the_same_records_as_the_newest_release() {
     let (now, before) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (contents, storage) = ((newest.contents)(), DirectoryStorage::new(now.path()));
     contents.write_to(&storage);
-    // Eras have random names, a version differs with each release, and blocks have a version of their
-    // own.
+    // Not compared: eras, which have random names; the version, which differs with each release; and
+    // blocks, which have their own version.
     let is_fixed = |line: &String| {
         !["meta \"eras\"", "meta \"version\"", "measured "].iter().any(|it| line.starts_with(it))
     };

@@ -163,10 +163,10 @@ async fn every_start_of_the_last_hour_is_loaded() {
     };
     let running = RunningJournal::with(DirectoryStorage::new(dir.path()), short).unwrap();
     running.recovered().await;
-    // More than are recognised when they are repeated.
+    // More outcomes than are recognised when repeated.
     let numbers = 0..5_000;
     running.keep(numbers.clone().map(|it| ended_at(it, moment(900))).collect()).await.unwrap();
-    // A job that ended long before is noticed last, and the journal is trimmed.
+    // A job that ended long ago is noticed last; then the journal is trimmed.
     running.keep(vec![ended_at(5_000, Moment::from_unix(1_799_990_000))]).await.unwrap();
     running.keep(vec![ended_at(5_001, moment(900))]).await.unwrap();
     running.stop_and_wait().await;

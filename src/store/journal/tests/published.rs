@@ -67,7 +67,7 @@ async fn events_that_cannot_be_written_are_counted_and_not_sent() {
     let running = RunningJournal::open(Disk::formatted()).unwrap();
     let mut subscriber = running.journal.subscribe();
     running.journal.record_batch(vec![updated(1), updated(2)]);
-    // Claimed after the batch, which was refused by then.
+    // It is claimed after the batch was already refused.
     running.recovered().await;
     assert_eq!(running.journal.dropped_events(), 2);
     running.journal.record_batch(vec![updated(3)]);

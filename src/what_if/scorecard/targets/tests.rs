@@ -1,4 +1,4 @@
-//! The size of one file as an advised compaction left it, compared with what can be worked out by hand.
+//! The size of one file as an advised compaction left it, compared with results by hand.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn hypothetical_file_grows_from_the_size_its_compaction_left() {
     let record = AdvisedTarget::of(kind, none, &facts(1_000, 100, 50), NOW).unwrap();
     let left = record.left_bytes / MIB;
     assert!((100..103).contains(&left), "{left}");
-    // The real file and its live bytes, and the file and the waste as they would be.
+    // Columns: the real file and its live bytes; the file and the waste as they would be.
     for (file, active, expected, wasted) in [
         (1_000, 100, left, 0),
         (1_050, 100, left + 50, 50),

@@ -16,7 +16,7 @@ use std::{
 };
 use tokio::time;
 
-/// Longer than a demo takes until every kind of event has occurred.
+/// Timeout for a demo to show every kind of event.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The database of the demo with everything: many ranges, views, writes.
@@ -99,7 +99,7 @@ async fn every_query_has_results_in_a_demo() {
         missing.extend(queries.map(|query| {
             let mut expression = with_values(&query.expression, &values);
             if query.expression.contains("recliner_disk_known") {
-                // The demo knows every volume: it shows what these queries show of unknown ones.
+                // The demo knows every volume, so these queries are changed to show what they show of unknown ones.
                 expression = expression.replace("== 0", "== 1").replace("== bool 0", "== bool 1");
             }
             if query.expression.contains("recliner_suspension_info") {
