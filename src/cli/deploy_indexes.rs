@@ -1,8 +1,8 @@
 //! `recliner deploy-indexes`: carries a rehearsed deployment out.
 //!
-//! A command drives the deployment, not a task of the service: the command changes design documents
-//! with the login of the person who deploys, so the service needs no rights for that and starts nothing
-//! unasked. The command may be killed at any moment.
+//! A command drives the deployment, not a task of the service: the command changes only design documents,
+//! with the login of the person who deploys, and asks the service for compactions. So the service needs no
+//! rights to change documents and starts nothing unasked. The command may be killed at any moment.
 
 mod cluster;
 mod next;
@@ -38,7 +38,7 @@ use wall_clock::Clock;
 /// Interval between two reads of the cluster.
 const POLL: Duration = Duration::from_secs(2);
 
-/// Minimum interval between two prints of the same reason to wait.
+/// Minimum interval between two prints of a reason to wait.
 const SAY_AGAIN: Duration = Duration::from_secs(60);
 
 /// An accepted request must be visible within this time, unless somebody changed the document since.
@@ -349,7 +349,7 @@ impl Deployment<'_> {
         self.line(event, says)
     }
 
-    /// Prints why the command waits, the same reason at most once a minute.
+    /// Prints why the command waits, at most once a minute, even if the reason changes.
     fn say_wait(&mut self, why: &str) -> Result<(), CommandError> {
         if self.waits.as_ref().is_some_and(|(_, at)| at.elapsed() < SAY_AGAIN) {
             return Ok(());

@@ -45,8 +45,8 @@ impl ClusterReading {
 }
 
 impl AnswerArgs {
-    /// The recliner to ask: the one at the given URL; without it, the named cluster itself (`None`); if nothing is named,
-    /// the recliner of the environment or at the default address.
+    /// The recliner to ask: the one at the given URL; without it, the named cluster itself (`None`); if
+    /// nothing is named, the recliner of the environment or at the default address.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! The week before the demo begins, simulated ahead within seconds.
 //!
-//! The same service as later runs through it, on a clock that jumps from one simulated event to the next; the demo
-//! continues with its journal and cluster. Nothing is made up: every outcome comes from the simulator.
+//! A service like the demo's own runs through that week, on a clock that jumps from one simulated event to the next;
+//! the demo continues with its journal and cluster. Nothing is made up: every outcome comes from the simulator.
 
 use super::super::{CommandError, serve};
 use crate::{

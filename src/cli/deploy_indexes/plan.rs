@@ -25,6 +25,7 @@ const MAX_FILE: u64 = 64 << 20;
 pub(in crate::cli) struct DeploymentPlan {
     version: u32,
     pub(super) db: String,
+    /// The suffix of the database's files.
     pub(super) instance: String,
     pub(super) documents: Vec<PlannedDocument>,
     /// The indexes to build, in order.

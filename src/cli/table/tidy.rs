@@ -180,7 +180,7 @@ pub(in crate::cli) fn end(answer: &TidyAnswer, width: u16) -> String {
     };
     text.push_str(&match done.end {
         TidyEnd::Finished => {
-            // What was expected to be left stands above.
+            // What was expected to be left is listed above.
             let is_new = |it: &&Left| !answer.left.iter().any(|old| old.is_same(it));
             list_left(&done.left.iter().filter(is_new).collect::<Vec<_>>(), "Also left:", width)
         }

@@ -258,7 +258,7 @@ pub(in crate::cli) fn file_name(plan: &Plan, ix: TargetIx) -> String {
 }
 
 /// Cleanups of databases with indexes whose stale files can be neither confirmed nor ruled out,
-/// because the data directory is not readable.
+/// because no data directory is read for some node.
 fn unproven_cleanups(plan: &Plan, databases: &[String]) -> Vec<TargetId> {
     let snapshot = &plan.snapshot;
     if snapshot.members().all(|(_, node)| node.disk_usage.is_some()) {

@@ -79,7 +79,7 @@ pub(in crate::cli) struct TombstoneSize {
     pub(in crate::cli) error: u64,
 }
 
-/// A time, and the changes made since then.
+/// The start of a period, and the number of changes in it.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct AgeLine {
     pub(in crate::cli) from: String,
