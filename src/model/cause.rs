@@ -113,8 +113,8 @@ pub fn changes_of_file(kind: TargetKind, before: &Facts, after: &Facts) -> Vec<(
     changes
 }
 
-/// Live bytes that clients wrote while a compaction ran. The compaction changes the live bytes too, so these are derived
-/// from the uncompressed bytes, which it does not change.
+/// Live bytes that clients wrote while a compaction ran. The compaction changes the live bytes too,
+/// so these are derived from the uncompressed bytes, which it does not change.
 fn written(before: &Facts, after: &Facts) -> Option<i64> {
     let (old, new) = before.external_bytes.get().zip(after.external_bytes.get())?;
     let active = after.active_bytes.get()?;
@@ -122,7 +122,7 @@ fn written(before: &Facts, after: &Facts) -> Option<i64> {
     i64::try_from(share.checked_div(i128::from(new))?).ok()
 }
 
-/// -
+/// The signed difference of two sizes.
 pub fn difference(before: u64, after: u64) -> i64 {
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     signed(after).saturating_sub(signed(before))

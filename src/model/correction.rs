@@ -160,8 +160,8 @@ impl Correction {
         self.inside?.predicted_bytes(facts)
     }
 
-    /// The confidence in the prediction: an X-ray's if there is one; learned if compactions of the database changed it, or, where
-    /// active bytes are misleading, if enough of them confirmed it.
+    /// The confidence in the prediction: an X-ray's if there is one; learned if compactions of the
+    /// database changed it, or, where active bytes are misleading, if enough of them confirmed it.
     pub fn confidence(self, kind: TargetKind, facts: &Facts) -> Confidence {
         if self.bytes_seen(facts).is_some() {
             return Confidence::Xray;

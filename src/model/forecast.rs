@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 use wall_clock::Moment;
 
-/// -
+/// A day of 24 hours.
 pub const DAY: Duration = Duration::from_secs(86_400);
 
 /// The horizons, in days, for which forecasts are kept and compared.
@@ -211,7 +211,7 @@ pub struct FullRange {
 }
 
 impl FullRange {
-    /// The range in words; `None` if it lies within one day, or is unknown.
+    /// The range in words; `None` if it lies within one day, or begins beyond the reach of the forecast.
     pub fn likely(self) -> Option<String> {
         match (self.early.map(Moment::date), self.late.map(Moment::date)) {
             (Some(early), Some(late)) if early != late => {
@@ -404,7 +404,6 @@ impl Draws {
     }
 }
 
-/// -
 fn quantiles(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
     QUANTILES.map(|share| rhythm::quantile(&values, share))

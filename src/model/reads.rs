@@ -29,7 +29,7 @@ pub struct UseSum {
 pub struct SourceReads {
     /// The covered hours of each day.
     pub days: BTreeMap<Day, Hours>,
-    /// -
+    /// The uses, each summed over days.
     pub uses: BTreeMap<UseKey, UseSum>,
 }
 

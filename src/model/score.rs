@@ -207,7 +207,7 @@ fn overdue_by(
     Ok(overdue(rent, cost, channel.horizon.as_secs_f64() * horizon_factor))
 }
 
-/// -
+/// The sizes of a file that a channel accepts.
 enum AcceptedSizes {
     NoActiveBytes,
     WithActiveBytes { file: u64, active: u64 },

@@ -13,9 +13,9 @@ pub struct Share {
 }
 
 impl Share {
-    /// -
+    /// Nothing.
     pub const NONE: Self = Self { jobs: 0, bytes_per_hour: 0 };
-    /// -
+    /// No limit.
     pub const ALL: Self = Self { jobs: usize::MAX, bytes_per_hour: u64::MAX };
 
     /// The larger of the two, separately for each number.

@@ -27,7 +27,7 @@ pub struct IntentKey {
 }
 
 impl Intent {
-    /// -
+    /// The key by which it is stored.
     pub fn key(&self) -> IntentKey {
         IntentKey { target: self.target.clone(), node: self.node.clone() }
     }

@@ -40,7 +40,7 @@ impl Kind {
         }
     }
 
-    /// -
+    /// Bytes written in an hour.
     fn rate(self, at: usize, hour: usize, weekday: usize) -> f64 {
         const A_DAY: f64 = 40.0 * GB;
         let by_day = if (7..22).contains(&hour) { 1.5 } else { 0.4 };
