@@ -7,10 +7,11 @@
 //!
 //! # Why it adds up
 //!
-//! An account's bytes change only by entries. The files of a node are what its counted files sum up to; a difference that
-//! no movement explains, as after a restart, is an entry of its own ([`Cause::NotWatched`]). The bytes of a volume are its
-//! used space, as of the last sweep; what no file explains is [`Cause::Unaccounted`]. So the bytes at the beginning of
-//! any bucket are those of now without all entries since, to the byte.
+//! An account's bytes change only by entries. The bytes of a node are the sum of its counted files; a
+//! difference that no movement explains, as after a restart, is an entry of its own ([`Cause::NotWatched`]).
+//! The bytes of a volume are its used space, as of the last sweep; what no file explains is
+//! [`Cause::Unaccounted`]. So the bytes at the start of any bucket are those of now without all entries
+//! since, to the byte.
 //!
 //! Buckets are ordered by number and not by time: a clock that is set back or forward misplaces a bucket, and loses
 //! none.

@@ -24,8 +24,8 @@ enum Part {
 
 const fn part_of(cause: Cause) -> Part {
     match cause {
-        // Bytes that are measured for the first time or changed without observation are also unaccounted for on
-        // the volume, with the opposite sign: the three add up to what other programs wrote.
+        // Bytes that are measured for the first time are also unaccounted for on the volume, with the
+        // opposite sign: the two must cancel out.
         Cause::Documents
         | Cause::IndexRows
         | Cause::SearchIndexes

@@ -39,8 +39,8 @@ impl TrackedJob {
         Self { target: task.target, ..Self::new(kind, started.unwrap_or(now), now, stage) }
     }
 
-    /// A compaction known only from the file that it replaced: it ended between the two readings. The old file's last sizes are known
-    /// if nothing was written between its last reading and the compaction.
+    /// A compaction known only from the file that it replaced: it ended between the two readings. The old
+    /// file's last sizes are known if nothing was written between its last reading and the compaction.
     pub(super) fn unseen(
         target: TargetRef<'_>,
         file: &ReplacedFile,

@@ -29,7 +29,8 @@ impl ReadError {
         matches!(self.reason, "node_down" | "connect" | "timeout")
     }
 
-    /// Whether a request was sent: it was neither forbidden nor held back because of the login.
+    /// Whether a request was sent, or would have been if anything had answered before: it was neither
+    /// forbidden nor held back because of the login.
     pub fn was_asked(&self) -> bool {
         self.right.is_none() && !["login", "stopped"].contains(&self.reason)
     }

@@ -164,8 +164,8 @@ impl PeersSource {
         Ok((reply.data, ahead(&reply.headers, self.clock.now()), reply.bytes))
     }
 
-    /// Has each sidecar X-ray a database's files, and waits for the results; each comes with the
-    /// sidecar's name, or with why it could not be asked.
+    /// Has each sidecar X-ray a database's files, and waits for the results: by sidecar, its X-rays or
+    /// why it gave none.
     pub async fn xrays(&self, db: &str) -> Vec<(String, Result<DatabaseXray, String>)> {
         let asked = self.peers.iter().map(|peer| async move {
             let asked = async {
