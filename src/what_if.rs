@@ -166,7 +166,7 @@ pub struct VolumeOutlook {
 pub struct Undone {
     /// The planner's reason.
     pub reason: RefusalReason,
-    /// The setting that excludes them, where the reason is that one does.
+    /// The setting that excludes them, if the reason is a setting.
     pub excluding_key: Option<&'static str>,
     /// Number of these targets.
     pub targets: u64,

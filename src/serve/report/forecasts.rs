@@ -68,7 +68,7 @@ impl FullDates {
         Self { full_at, full_early_at, full_late_at }
     }
 
-    /// The range in words; `None` if it lies within one day, or is unknown.
+    /// The range in words; `None` if it lies within one day, or begins beyond the reach of the forecast.
     pub(crate) fn likely(&self) -> Option<String> {
         let [early, median, late] = [&self.full_early_at, &self.full_at, &self.full_late_at]
             .map(|at| at.as_deref().and_then(Moment::parse));

@@ -117,7 +117,7 @@ pub(super) fn is_open_for(run: &Run, db: &str) -> bool {
     run.ended.is_none() && covers
 }
 
-/// Why no channel takes what compactions would free most of in a database.
+/// Why no channel takes the files with most of a database's reclaimable bytes.
 fn why_not_taken(plan: &Plan, scope: &RunScope) -> Option<&'static str> {
     let RunScope::Database(db) = scope else { return None };
     let line = DatabaseLine::of(plan, db, &NewestJobs::default(), plan.planned_at)?;

@@ -16,8 +16,8 @@ families! {
         "Bytes that a cause removed from the node's disks, since recliner started.";
 }
 
-/// What no file explains counts for the first node of its volume. Prometheus sees no growth in a counter's first sample,
-/// so every cause begins at zero.
+/// What no file explains counts for the first node of its volume. Prometheus sees no growth in a
+/// counter's first sample, so every cause begins at zero.
 pub(super) fn write(writer: &mut Writer, books: &Books) {
     let [mut grown, mut freed]: [BTreeMap<[&str; 2], u64>; 2] = Default::default();
     // The pseudo-node has no disk.
