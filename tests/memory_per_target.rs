@@ -1,4 +1,6 @@
 //! The memory that tables and queues take per target, which further sweeps do not increase.
+//!
+//! A separate test binary with a single test, because it counts every allocation of the process.
 
 use cap::Cap;
 use couchdb_names::Range;

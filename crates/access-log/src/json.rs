@@ -118,7 +118,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
     }
 }
 
-/// A value; only texts, numbers and objects matter.
+/// A value; only texts, numbers, objects and the last element of a list matter.
 #[derive(Debug)]
 enum Value<'a> {
     /// A text, a number, or the last text of a list.

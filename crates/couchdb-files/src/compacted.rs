@@ -71,7 +71,7 @@ pub(super) enum Reduction {
         external: u64,
     },
     /// Encoded reductions of the same function, each with its number of rows: those of a node and of the nodes above
-    /// it. Only their lengths matter.
+    /// it. Only their lengths matter. `rows` is the number of rows of this reduction.
     Like {
         others: Rc<[(u64, Vec<u8>)]>,
         rows: u64,

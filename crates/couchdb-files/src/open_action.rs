@@ -209,7 +209,8 @@ impl fmt::Display for OpenAction {
 }
 
 /// The disk version that CouchDB 3 writes. It reports older files as this one as soon as it opens them
-/// (`couch_bt_engine_header:upgrade_disk_version/1`), so only files from before 1.0 are ever reported with an older one.
+/// (`couch_bt_engine_header:upgrade_disk_version/1`), so only files from before 1.0 are ever reported with an
+/// older one.
 pub const NEWEST_DISK_VERSION: u8 = 8;
 /// Number of fields that CouchDB 3.5 knows.
 const NEWEST_FIELDS: usize = 16;

@@ -103,7 +103,7 @@ pub(super) type Visitor<'v> = dyn FnMut(&mut Reader<'_>, Visit<'_>) -> Result<()
 #[derive(Clone, Copy, Default)]
 struct Path {
     depth: usize,
-    /// Bytes of the nodes on it.
+    /// Bytes of the nodes above it.
     bytes: usize,
 }
 

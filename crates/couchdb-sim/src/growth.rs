@@ -212,8 +212,8 @@ impl ShardModel {
         super::Sizes { file: file.max(active), active, external }
     }
 
-    /// Bytes that live trees keep for revisions superseded since a sequence. Only databases that are `even` are modelled
-    /// this closely.
+    /// Bytes that live trees keep for revisions superseded since a sequence. Only databases that are `even` are
+    /// modelled this closely.
     fn remains(&self, held: DocCounts, since: u64) -> u64 {
         let documents = held.docs.saturating_add(held.deleted);
         let ever = held.seq.saturating_sub(documents);

@@ -170,7 +170,8 @@ impl DbCompaction {
         })
     }
 
-    /// Writes the remaining documents, each standing for `weight` documents, and the header's terms.
+    /// Writes the remaining documents, each standing for `weight` documents, and the header's terms, which
+    /// have `terms` bytes.
     pub(super) fn end_docs(
         &mut self,
         reader: &mut Reader<'_>,

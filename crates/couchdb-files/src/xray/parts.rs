@@ -221,7 +221,7 @@ impl Parts {
     }
 
     /// The parts that have bytes or a count. Bytes that no part claims become dead ones, so that all add up to `file`.
-    /// `None` if the parts exceed the file.
+    /// `None` if the parts that were read exceed the file, unless they are estimates of a sample.
     pub(super) fn complete(mut self, file: u64) -> Option<Vec<PartBytes>> {
         // The sizes of unreadable and replaced data are only what references claim.
         let claimed = [Part::Unreadable, Part::DeadBodies, Part::DeadAttachments];
