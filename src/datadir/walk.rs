@@ -145,7 +145,7 @@ pub fn walk(
     Ok(WalkResult { sums, is_complete: whole, cache: WalkCache::from_entries(entries) })
 }
 
-/// Opens a root directory, following links, unlike everywhere else, because a user named the path.
+/// Opens a root directory. Only here does a walk follow links, because a user named the path.
 fn open_root(path: &Path) -> Result<OwnedFd, RootError> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
     open(path, flags, Mode::empty()).map_err(RootError::from)

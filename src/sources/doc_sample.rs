@@ -9,7 +9,7 @@ use std::time::Duration;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use tokio::time;
 
-/// Number of documents read at each place: as many as CouchDB's indexer processes in one batch.
+/// Number of documents read at each place: as many as CouchDB's indexer passes on in one list.
 pub(crate) const EACH: usize = 101;
 /// The number for documents so large that `EACH` would be too many.
 const FEW: usize = 4;

@@ -38,7 +38,7 @@ const CLAIM_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_DATABASES: usize = 1_000;
 const MAX_COPIES: usize = 10_000;
 
-/// Maximum bytes of records in one write, because starts wait for the journal as well.
+/// Bytes of records after which a write ends, because starts wait for the journal as well.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// How long the record of a database that is no longer seen is kept.

@@ -88,8 +88,8 @@ pub struct Node {
     pub disagreements: Option<u64>,
     /// Why its list of running tasks could not be read although it answers.
     pub unread_tasks: Option<Arc<str>>,
-    /// Why the directories that are read for it must belong to another node, in a sentence; their free
-    /// space is another node's too.
+    /// Why the directories that are read for it cannot be its own, in a sentence; their free space is not
+    /// its own either.
     pub foreign_directory: Option<Arc<str>>,
 }
 

@@ -24,8 +24,8 @@ pub(super) fn visible(c: char) -> char {
     }
 }
 
-/// Appends a character. Those that need no escape are written as they are, including line separators: Prometheus reads
-/// them back in both formats.
+/// Appends a character. Those that need no escape, apart from control characters, are written as they are, including
+/// line separators: Prometheus reads them back in both formats.
 #[cold]
 pub(super) fn push_char(out: &mut String, c: char, quoted: bool) {
     match c {

@@ -142,7 +142,7 @@ mod tests {
         let before = facts(100, 90, 1);
         let after = |left| Facts { compacted_seq: number(9), ..facts(left, left, 2) };
         let wrong = |after: &Facts| inside().is_contradicted(&before, after, None);
-        // 70 MiB were predicted to be freed: 63 to 77 are within the tolerance.
+        // 70 MiB were predicted to be freed: 64 to 77 are within the tolerance.
         assert!(!wrong(&after(30)) && !wrong(&after(36)) && !wrong(&after(24)));
         assert!(wrong(&after(37)) && wrong(&after(22)));
         let written = Facts { update_seq: number(10), ..after(80) };

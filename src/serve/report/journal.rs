@@ -158,7 +158,8 @@ impl HourLine {
         sums
     }
 
-    /// Adds a job with its ending, owner and kind; words that this version does not know are not counted.
+    /// Adds a job with its ending, owner and kind; a word that this version does not know is `None`, and
+    /// the job counts without it.
     fn add(
         &mut self,
         (ending, owner, kind): (Option<JobResult>, Option<JobOwner>, Option<TargetKind>),
