@@ -17,7 +17,7 @@ pub(crate) mod write;
 pub use changes::changes;
 pub use flags::{Flags, admin_api_exposed};
 pub use web::{ClientCertificates, PasswordHash, Pem, Placed, WebConfig, WebTls, read_web};
-pub use write::{policy_to_yaml, schema, to_json, to_yaml};
+pub use write::{fleet_to_yaml, policy_to_yaml, schema, to_json, to_yaml};
 
 pub use crate::config_format::{
     Change, When,
@@ -106,6 +106,16 @@ pub fn load_policy(file: File<'_>) -> Result<Settings, Problems> {
 /// Every problem in the section, sorted by place, and every unknown key.
 pub fn load_fleet(file: File<'_>) -> Result<FleetSettings, Problems> {
     Ok(read_part(file, sections::keep_fleet, &sections::fleet())?.fleet)
+}
+
+/// The section `fleet` of a file that has no other; `None` for any other file.
+///
+/// # Errors
+/// If the file is no YAML, or the section is wrong: every problem.
+pub fn load_fleet_alone(file: File<'_>) -> Result<Option<FleetSettings>, Problems> {
+    let name = file.name.display().to_string();
+    let tree = tree::read(&name, text_of(&name, file.bytes)?)?;
+    sections::is_fleet_alone(&tree).then(|| load_fleet(file)).transpose()
 }
 
 fn read_part(

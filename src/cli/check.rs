@@ -9,10 +9,11 @@ use super::{
 use crate::{
     act::takeover,
     config::{self, Flags},
-    model::settings::{Settings, work::SmooshMode},
+    model::settings::{Settings, fleet::FleetSettings, work::SmooshMode},
     serve::http::WebAccess,
     text::quote::comment,
 };
+use couchdb_client::ClientSettings;
 use futures::future::join_all;
 use std::time::Duration;
 use tokio::time;
@@ -23,6 +24,12 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) async fn run(args: &CheckArgs) -> Result<Exit, CommandError> {
     if args.schema {
         print(&format!("{:#}\n", config::schema()))?;
+        return Ok(Exit::Done);
+    }
+    if let Some(fleet) = fleet_alone(args)? {
+        let settings = Settings { fleet, ..Settings::new(ClientSettings::new(Vec::new())) };
+        let note = "The file names other recliners and nothing else: it is valid for `recliner fleet --config.file`.";
+        print(&(comment(note) + &config::fleet_to_yaml(&settings)))?;
         return Ok(Exit::Done);
     }
     let flags = Flags { mode: args.mode.clone(), ..args.web.apply_to(args.source.flags()) };
@@ -48,6 +55,16 @@ pub(super) async fn run(args: &CheckArgs) -> Result<Exit, CommandError> {
     print(&text)?;
     print_next_step(Format::Table, AFTER_CHECK_CONFIG);
     Ok(Exit::Done)
+}
+
+/// The recliners that the file names, if it says nothing else and no flag names a CouchDB.
+fn fleet_alone(args: &CheckArgs) -> Result<Option<FleetSettings>, CommandError> {
+    let Some(name) = args.source.config_file.as_deref() else { return Ok(None) };
+    if !args.source.flags().couchdb_urls.is_empty() {
+        return Ok(None);
+    }
+    let bytes = config::read_file(name, "--config.file").map_err(CommandError::usage)?;
+    config::load_fleet_alone(config::File { name, bytes: &bytes }).map_err(CommandError::usage)
 }
 
 /// Reports channels to take over that no node's smoosh has. `None` if there are none, or if no node

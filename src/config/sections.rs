@@ -111,6 +111,12 @@ pub(super) fn keep_fleet(file: &mut Node) {
     keep(file, |name| name == FLEET);
 }
 
+/// Whether a file has the fleet and nothing else.
+pub(super) fn is_fleet_alone(file: &Node) -> bool {
+    let Value::Map(entries) = &file.value else { return false };
+    !entries.is_empty() && entries.iter().all(|(key, _)| key.text == FLEET)
+}
+
 const FLEET: &str = "fleet";
 
 /// Removes known keys for which `is_kept` is false; unknown ones stay, to be reported.

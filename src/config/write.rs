@@ -3,7 +3,7 @@
 //!
 //! A password given directly is never written; the path of a password file is.
 
-use super::sections::{FLAGS, FileSettings, document, policy, write_channel};
+use super::sections::{FLAGS, FileSettings, document, fleet, policy, write_channel};
 use crate::{
     config_format::{output::Output, values::patterns},
     model::{channel::Channels, settings::Settings},
@@ -29,6 +29,11 @@ pub fn to_json(settings: &Settings) -> serde_json::Value {
 /// are already resolved.
 pub fn to_yaml(settings: &Settings) -> String {
     file(settings).yaml()
+}
+
+/// The section `fleet` of a `recliner.yml`.
+pub fn fleet_to_yaml(settings: &Settings) -> String {
+    fleet().write(&FileSettings::of(settings)).unwrap_or(Output::Nothing).yaml()
 }
 
 /// The policy part of a `recliner.yml`, which [`load_policy`](super::load_policy) reads.

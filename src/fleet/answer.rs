@@ -7,6 +7,9 @@ use wall_clock::Moment;
 /// Maximum number of characters kept of a text in an answer.
 const LONGEST_TEXT: usize = 400;
 
+/// The most sentences of a list that are kept.
+const MAX_SENTENCES: usize = 16;
+
 /// A whole cluster at a glance. Unknown is null.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -29,6 +32,10 @@ pub struct Overview {
     pub not_full_until: Option<String>,
     /// What compactions did in the last 12 hours.
     pub last_night: Option<LastNight>,
+    /// What prevents recliner or CouchDB from working, in sentences.
+    pub problems: Vec<String>,
+    /// What a person should look at soon, besides advice, in sentences.
+    pub warnings: Vec<String>,
     /// The advice that is not muted; null before the rules first ran.
     pub advice: Option<OpenAdvice>,
 }
@@ -101,7 +108,8 @@ impl MemberAnswer {
 
     /// Why the member cannot do its work.
     pub fn any_problem(&self) -> Option<&str> {
-        self.problem.as_deref().or(self.journal_problem.as_deref())
+        let own = self.problem.as_ref().or(self.journal_problem.as_ref());
+        self.overview.problems.first().or(own).map(String::as_str)
     }
 
     /// The answer without content that no recliner sends: overlong texts and lists, and invalid times.
@@ -122,8 +130,12 @@ impl MemberAnswer {
         if let Some(worst) = overview.advice.as_mut().and_then(|advice| advice.worst.as_mut()) {
             [&mut worst.severity, &mut worst.code, &mut worst.says].into_iter().for_each(cut);
         }
+        for sentences in [&mut overview.problems, &mut overview.warnings] {
+            sentences.truncate(MAX_SENTENCES);
+            sentences.iter_mut().for_each(cut);
+        }
         if let Some(suspensions) = &mut self.suspensions {
-            suspensions.truncate(16);
+            suspensions.truncate(MAX_SENTENCES);
             suspensions.iter_mut().for_each(|one| cut(&mut one.says));
         }
         self

@@ -45,7 +45,7 @@ impl Attention {
         match self {
             Self::Silent => "silent",
             Self::Refused => "refusing the login",
-            Self::Problem => "unable to work",
+            Self::Problem => "with a problem",
             Self::CriticalAdvice => "with critical advice",
             Self::FullSoon => "with a volume that is full within 14 days",
             Self::Suspended => "suspended",
@@ -77,7 +77,7 @@ impl Attention {
             Self::FullSoon
         } else if answer.suspended().is_some_and(|all| !all.is_empty()) {
             Self::Suspended
-        } else if severity == Some(Severity::Warning) {
+        } else if severity == Some(Severity::Warning) || !answer.overview.warnings.is_empty() {
             Self::Warning
         } else if worst.is_none() {
             Self::Unknown
@@ -155,6 +155,11 @@ mod tests {
                 Attention::Problem,
             ),
             (
+                "node-down",
+                answered(&json!({"problems": ["couchdb@b does not answer."]})),
+                Attention::Problem,
+            ),
+            (
                 "critical-full",
                 answered(&json!({"advice": advice("critical"), "full_at": on(2)})),
                 Attention::CriticalAdvice,
@@ -175,6 +180,7 @@ mod tests {
                 answered(&json!({"advice": advice("warning"), "suspensions": suspended})),
                 Attention::Suspended,
             ),
+            ("look-soon", answered(&json!({"warnings": ["a URL is silent"]})), Attention::Warning),
             ("warning", answered(&json!({"advice": advice("warning")})), Attention::Warning),
             ("old", answered(&json!({"overview": {}})), Attention::Unknown),
             ("unasked", MemberState::Unasked, Attention::Unknown),

@@ -58,6 +58,9 @@ impl Discovery {
                 let parent = named.parent();
                 self.files.keys().filter(|it| it.parent() == parent).cloned().collect()
             });
+            if paths.is_empty() {
+                found.problems.push(format!("{}: no file matches", named.display()));
+            }
             for path in paths {
                 let list = read_list(&path).unwrap_or_else(|why| {
                     found.problems.push(format!("{}: {why}", path.display()));
@@ -146,16 +149,20 @@ fn members_of(tree: &Node, has_login: bool) -> Result<Members, String> {
         };
         let scheme = label("__scheme__").unwrap_or("http");
         let name = label("name").or_else(|| label("cluster"));
-        for target in targets {
+        for (at, target) in targets.iter().enumerate() {
             let target = target.text().ok_or("a target is not a text")?;
             let url = if target.contains("://") {
                 target.to_owned()
             } else {
                 format!("{scheme}://{target}")
             };
-            let url = url
-                .parse::<Address>()
-                .map_err(|why| format!("a target is not a valid address: {why}"))?;
+            // The target is not shown, as it may hold a password.
+            let url = url.parse::<Address>().map_err(|_| {
+                format!(
+                    "target {} of a group is not HOST:PORT or a URL, without user and password",
+                    at + 1
+                )
+            })?;
             members.insert(url, Listed { name: name.map(str::to_owned), has_login });
         }
     }
@@ -197,7 +204,7 @@ mod tests {
         for (broken, why) in [
             ("- targets: a\n", "has no list"),
             ("{}", "not a list"),
-            ("- targets: ['http://u:p@a']\n", "not a valid address"),
+            ("- targets: ['http://u:p@a']\n", "not HOST:PORT"),
             ("[", "one.yml"),
         ] {
             fs::write(path("one.yml"), broken).unwrap();
@@ -208,10 +215,10 @@ mod tests {
         }
         fs::remove_file(path("one.yml")).unwrap();
         let less = discovery.read(&settings, &Fetched::new());
-        assert_eq!((less.members.len(), less.problems.len()), (3, 0));
+        assert_eq!((less.members.len(), less.problems.len()), (3, 1), "no file matches");
         fs::remove_file(path("two.json")).unwrap();
         let gone = discovery.read(&settings, &Fetched::new());
-        assert_eq!((gone.members.len(), gone.problems.len()), (3, 1));
+        assert_eq!((gone.members.len(), gone.problems.len()), (3, 2));
     }
 
     #[test]

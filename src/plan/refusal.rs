@@ -1,6 +1,7 @@
 //! Why a queued target does not start.
 
-use crate::{model::settings::limits::Limits, table::TargetRef, text::Label as _};
+use super::rules::Rules;
+use crate::{table::TargetRef, text::Label as _};
 use strum::{EnumMessage, EnumProperty, EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
@@ -343,10 +344,11 @@ impl Refusal {
 
     /// The setting that excludes a target; `None` if its name does, or for another reason.
     #[must_use]
-    pub fn excluding_key(&self, limits: &Limits, target: TargetRef<'_>) -> Option<&'static str> {
+    pub fn excluding_key(&self, rules: &Rules, target: TargetRef<'_>) -> Option<&'static str> {
         match self.limit {
             _ if self.reason != RefusalReason::Excluded => None,
-            Some(limit) if limit == limits.per_node as f64 => Some("limits.per_node"),
+            Some(limit) if limit == rules.limits.per_node as f64 => Some("limits.per_node"),
+            Some(_) if rules.shared.is_some() => Some("shared_limits"),
             Some(_) => Some("limits.cluster"),
             None => target.view().map(|_| "views.enforce"),
         }

@@ -63,6 +63,11 @@ impl Rules {
         Self { limits, shared, ..self }
     }
 
+    /// The most jobs that the cluster may ever run, whatever its present share of shared limits.
+    pub fn most_jobs(&self) -> usize {
+        self.shared.map_or(self.limits.cluster, |shared| shared.most.jobs)
+    }
+
     /// Whether the share of shared limits is what limits jobs in the cluster.
     pub fn jobs_are_shared(&self) -> bool {
         self.shared.is_some_and(|shared| shared.share.jobs <= self.limits.cluster)

@@ -24,6 +24,8 @@ pub(super) struct JobSlots {
     /// Whether clusters share the limits. Only if they do not may a file larger than the whole hourly budget start
     /// alone: otherwise each cluster would start one.
     is_shared: bool,
+    /// The most jobs that the cluster may ever run: a share of shared limits may grow.
+    most_jobs: usize,
     /// Number of views whose copies may all be compacted at once.
     whole_views: usize,
     /// By node index.
@@ -107,6 +109,7 @@ impl JobSlots {
         Self {
             limits: rules.limits,
             is_shared: rules.shared.is_some(),
+            most_jobs: rules.most_jobs(),
             whole_views: rules.whole_views,
             jobs_by_node: vec![0; nodes],
             targets_by_queue: vec![0; nodes.saturating_mul(channel_limits.len())],
@@ -258,7 +261,7 @@ impl JobSlots {
             && self.never_admits(copies_by_node).is_none()
     }
 
-    /// The refusal of files that need more slots at once than the limits have. A share of shared limits may grow.
+    /// The refusal of files that need more slots at once than the limits ever have.
     pub(super) fn never_admits(&self, copies_by_node: &[NodeCopies]) -> Option<Refusal> {
         let files = || files_by_node(copies_by_node).map(|(_, copies)| copies);
         let over = |needs: usize, limit: usize| {
@@ -266,8 +269,7 @@ impl JobSlots {
             (needs > limit).then(|| Refusal::with_numbers(RefusalReason::Excluded, needs, limit))
         };
         let all = files().fold(0, usize::saturating_add);
-        let in_cluster = (!self.is_shared).then_some(self.limits.cluster);
-        over(files().max().unwrap_or(0), self.limits.per_node).or_else(|| over(all, in_cluster?))
+        over(files().max().unwrap_or(0), self.limits.per_node).or_else(|| over(all, self.most_jobs))
     }
 
     /// Reserves the slots that a target needs.

@@ -79,7 +79,7 @@ pub(crate) enum Refused {
     Unknown(String),
     /// Another process uses the name.
     #[error(
-        "another recliner, with another journal, is the member {name:?}; give this one another shared_limits.name, or, if the other one is gone for good, wait until {wait_minutes} minutes have passed since it last asked"
+        "a recliner with another journal is the member {name:?}: if this one's journal is new or was restored, it may start again {wait_minutes} minutes after that one last asked; if both run, give this one another shared_limits.name"
     )]
     OtherInstance { name: String, wait_minutes: u64 },
 }

@@ -628,7 +628,7 @@ impl<'a> Simulation<'a> {
             if reason == RefusalReason::Running {
                 continue;
             }
-            let excluding_key = refusal.excluding_key(&self.rules.limits, target);
+            let excluding_key = refusal.excluding_key(&self.rules, target);
             let undone = Undone { reason, excluding_key, targets: 0, bytes: 0 };
             let undone = by_reason.entry((reason, excluding_key)).or_insert(undone);
             let waste = self.courses.of(target).sizes_after(time).1;

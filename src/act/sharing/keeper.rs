@@ -168,7 +168,12 @@ impl<S: KeeperStore> KeeperTask<S> {
             let keeper = Keeper::fresh(settings, random_id()?, now);
             Ok(State { keeper, stored: StoredKeeper::default() })
         };
-        let Some(bytes) = self.store.load().await? else { return fresh() };
+        let Some(bytes) = self.store.load().await? else {
+            tracing::info!(
+                "no leases of shared limits are stored: if this recliner's journal was lost, run it with --mode advise for an hour, because what its own cluster started is forgotten"
+            );
+            return fresh();
+        };
         match postcard::from_bytes::<StoredKeeper>(&bytes) {
             Ok(stored) => Ok(State { keeper: Keeper::restored(stored.clone(), now), stored }),
             Err(why) => {

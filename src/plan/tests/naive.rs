@@ -211,7 +211,8 @@ impl Naive<'_> {
         if target.kind() == TargetKind::View && target.shard_map().ranges > 1 {
             let (limits, homes) = (world.rules.limits, self.copy_nodes(ix));
             let on = |node: &NodeIx| homes.iter().filter(|it| *it == node).count();
-            let too_many = homes.len() > limits.cluster && world.rules.shared.is_none();
+            let most = world.rules.shared.map_or(limits.cluster, |shared| shared.most.jobs);
+            let too_many = homes.len() > most;
             if too_many || homes.iter().any(|it| on(it) > limits.per_node) {
                 return Some(RefusalReason::Excluded);
             }

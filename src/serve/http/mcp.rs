@@ -18,10 +18,10 @@ use axum::{
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
-        ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
-        ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ServerCapabilities,
-        ServerConfig,
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest,
+        CustomResult, ErrorCode, Implementation, ListResourcesResult, ListToolsResult,
+        PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+        ReadResourceResult, Resource, ResourceContents, ServerCapabilities, ServerConfig,
     },
     service::RequestContext,
     transport::streamable_http_server::{
@@ -56,6 +56,9 @@ pub trait AskApi: Send + Sync + 'static {
     /// The `data` of the answer, or the error in a sentence.
     fn ask(&self, question: Question) -> impl Future<Output = Result<Value, String>> + Send;
 }
+
+/// What a client may ask; a request with wrong parameters does not arrive as one of these.
+const KNOWN_METHODS: [&str; 4] = ["tools/list", "tools/call", "resources/list", "resources/read"];
 
 /// Answers an assistant from the API.
 #[derive(Clone, Debug)]
@@ -115,6 +118,19 @@ impl<A: AskApi> ServerHandler for Assistant<A> {
             Err(why) => CallToolResult::error(vec![ContentBlock::text(why)]),
         };
         Ok(result.into())
+    }
+
+    /// Refuses what could not be read as a request: an unknown method, or a known one with wrong
+    /// parameters.
+    async fn on_custom_request(
+        &self,
+        CustomRequest { method, .. }: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        match KNOWN_METHODS.contains(&&*method) {
+            true => Err(ErrorData::invalid_params(format!("{method}: wrong parameters"), None)),
+            false => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)),
+        }
     }
 
     async fn list_resources(

@@ -10,6 +10,7 @@ use super::{
     turn::in_turn,
 };
 use crate::{
+    fleet::Overview,
     model::records::JournalFailure,
     plan::Plan,
     serve::report::{
@@ -67,8 +68,13 @@ async fn status(state: AppState, _: NoQuery) -> Result<Answer<Status>, ApiError>
     let plan = Arc::clone(&state.plan.borrow());
     let advice = Arc::clone(&state.advice.borrow());
     let night = hours.as_ref().map(|found| &*found.hours);
-    let overview = report::overview(&plan, &advice, night, now);
-    Ok(Answer::of(&Status { overview: Some(overview), ..status_of(&state, &plan) }))
+    let status = status_of(&state, &plan);
+    let overview = Overview {
+        problems: status.problems(),
+        warnings: status.warnings(),
+        ..report::overview(&plan, &advice, night, now)
+    };
+    Ok(Answer::of(&Status { overview: Some(overview), ..status }))
 }
 
 /// The state of recliner, given this plan.

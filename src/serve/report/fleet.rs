@@ -52,6 +52,8 @@ pub fn overview(
                 HourLine::sum(hours);
             LastNight { compactions, freed_bytes, rewritten_bytes, failed }
         }),
+        problems: Vec::new(),
+        warnings: Vec::new(),
         advice: advice.checked_at.map(|_| open_advice(advice, now)),
     }
 }
@@ -140,6 +142,12 @@ fn says_of(fleet: &Fleet, sorted: &[(Attention, &Member)]) -> String {
         }
     }
     match parts.len() {
+        0 if !fleet.problems.is_empty() => {
+            format!(
+                "{all}; {} could not be read.",
+                counted(fleet.problems.len() as u64, "list", "lists")
+            )
+        }
         0 => format!("{all}; none is known to need a person."),
         _ => format!("{all}: {}.", listed(&parts)),
     }
@@ -148,8 +156,13 @@ fn says_of(fleet: &Fleet, sorted: &[(Attention, &Member)]) -> String {
 impl FleetAnswer {
     /// The recliners; in the console, each name links to that recliner's console.
     pub(crate) fn table(&self) -> Table<&MemberLine> {
-        let attention =
-            |it: &MemberLine| Cell::words(it.attention.replace('_', " ")).styled(it.class());
+        let attention = |it: &MemberLine| {
+            let words = it.attention.replace('_', " ");
+            let is_suspended = it.suspended.as_ref().is_some_and(|all| !all.is_empty());
+            let is_said = *it.attention == *Attention::Suspended.label();
+            let more = if is_suspended && !is_said { ", suspended" } else { "" };
+            Cell::words(format!("{words}{more}")).styled(it.class())
+        };
         Table::of(&self.members)
             .text("recliner", |it| Cell::from(&*it.name).leading(it.url.clone()))
             .number("on disk", |it| it.sum(it.overview.file_bytes, 0))
@@ -199,7 +212,7 @@ impl MemberLine {
         }
         let failed = (night.failed > 0).then(|| format!(", {} failed", night.failed));
         Cell::bytes(night.freed_bytes)
-            .and(Cell::words(format!(" by {}", night.compactions)))
+            .and(Cell::words(format!(" freed by {} jobs", night.compactions)))
             .and(Cell::words(failed.unwrap_or_default()).styled("bad"))
     }
 
@@ -256,11 +269,10 @@ fn says(attention: Attention, member: &Member) -> String {
             Some(format!("version {} says no more", answer.version))
         }
         Attention::Unknown => Some("it has not worked out its advice yet".to_owned()),
-        Attention::Silent
-        | Attention::Refused
-        | Attention::CriticalAdvice
-        | Attention::Warning
-        | Attention::Nothing => worst(),
+        Attention::Silent | Attention::Refused | Attention::CriticalAdvice | Attention::Nothing => {
+            worst()
+        }
+        Attention::Warning => overview.warnings.first().cloned().or_else(worst),
     };
     says.unwrap_or_default()
 }

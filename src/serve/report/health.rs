@@ -67,8 +67,7 @@ impl Status {
                 "status",
             );
         }
-        let down = self.nodes.iter().filter(|node| node.up == Some(false));
-        let down: Vec<&str> = down.map(|node| &*node.node).collect();
+        let down: Vec<&str> = self.down_nodes().collect();
         match down.as_slice() {
             [] => {}
             [one] => push(format!("{one} does not answer."), "nodes"),
@@ -79,9 +78,32 @@ impl Status {
         out
     }
 
+    fn down_nodes(&self) -> impl Iterator<Item = &str> {
+        let down = self.nodes.iter().filter(|node| node.up == Some(false));
+        down.map(|node| &*node.node)
+    }
+
+    /// The URLs that do not answer although every node does.
+    fn silent_urls(&self) -> Vec<String> {
+        if self.problem.is_some() || self.down_nodes().next().is_some() {
+            return Vec::new();
+        }
+        let silent = self.couchdb.iter().filter(|entry| entry.up == Some(false));
+        silent.map(|entry| entry.url.clone()).collect()
+    }
+
     fn scan_warnings(&self) -> Vec<Concern> {
         let mut out = Vec::new();
         let mut push = |says| out.push(Concern::warning(says, "status"));
+        match &*self.silent_urls() {
+            [] => {}
+            [one] => push(format!("The URL {one} under couchdb.urls does not answer.")),
+            some => push(format!("These URLs under couchdb.urls do not answer: {}.", listed(some))),
+        }
+        let share = self.shared_limits.as_ref().and_then(|it| it.share.as_ref());
+        if let Some(why) = share.and_then(|share| share.problem.as_ref()) {
+            push(format!("Limits that clusters share: {}.", why.trim_end_matches('.')));
+        }
         if !self.missing_rights.is_empty() {
             push(format!("The login lacks rights: {}", self.missing_rights.join("; ")));
         }

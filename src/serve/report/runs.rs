@@ -1,8 +1,8 @@
 //! Runs, as JSON and in sentences.
 
 use super::{
-    databases::{DatabaseLine, NewestJobs},
-    miss::not_taken_meaning,
+    Target,
+    miss::{not_taken, not_taken_meaning},
     vocabulary,
     vocabulary::Word,
     why,
@@ -120,8 +120,9 @@ pub(super) fn is_open_for(run: &Run, db: &str) -> bool {
 /// Why no channel takes the files with most of a database's reclaimable bytes.
 fn why_not_taken(plan: &Plan, scope: &RunScope) -> Option<&'static str> {
     let RunScope::Database(db) = scope else { return None };
-    let line = DatabaseLine::of(plan, db, &NewestJobs::default(), plan.planned_at)?;
-    not_taken_meaning(&line.not_taken?)
+    let files = plan.snapshot.files_once().filter(|file| file.db_name().db == db);
+    let misses = Target::of(plan, files.max_by_key(|file| file.reclaimable_bytes())?).misses;
+    not_taken_meaning(not_taken(&misses)?)
 }
 
 impl RunLine {

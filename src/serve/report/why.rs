@@ -407,9 +407,8 @@ fn rest(refusal: &Refusal, duty_percent: f64) -> String {
 }
 
 fn excluded(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
-    let limits = &plan.rules.limits;
     if let Some((needs, limit)) = refusal.value.zip(refusal.limit) {
-        let key = refusal.excluding_key(limits, target).unwrap_or_default();
+        let key = refusal.excluding_key(&plan.rules, target).unwrap_or_default();
         let place = if key == "limits.per_node" { "on a node" } else { "in the cluster" };
         return format!(
             "can never start: needs {needs} slots {place} at once, and {key} is {limit}"

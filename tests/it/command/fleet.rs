@@ -58,6 +58,8 @@ async fn fleet_is_the_same_from_a_service_directly_and_standalone() {
         }
     }
     let file = written(alone, "fleet.yml", &fleet);
+    let checked = recliner(&["check-config", "--config.file", &file], &[]).await;
+    assert_eq!((checked.code, checked.out.contains(&url)), (0, true), "{checked:?}");
     let words = ["fleet", "--config.file", &file, "--serve", "--web.listen-address", "127.0.0.1:0"];
     let mut served = Running::start_with(alone, &words, &[]).await;
     until(&served.address, whole).await;

@@ -3,8 +3,11 @@
 use super::{PASSWORD, Site, document::Described, recliner, service::Running, world, written};
 use rmcp::{
     RoleClient, ServiceExt as _,
-    model::{CallToolRequestParams, CallToolResult, ReadResourceRequestParams, ResourceContents},
-    service::RunningService,
+    model::{
+        CallToolRequestParams, CallToolResult, ClientRequest, CustomRequest, ErrorCode,
+        ReadResourceRequestParams, ResourceContents,
+    },
+    service::{RunningService, ServiceError},
     transport::{
         StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig,
     },
@@ -113,6 +116,20 @@ async fn assistants_get_the_same_answers_as_the_api() {
             let result = call(&client, name, &arguments).await;
             assert_eq!(result.is_error, Some(true), "{name}");
             assert!(texts(&result)[0].contains(says), "{:?}", texts(&result));
+        }
+        for (method, parameters, code) in [
+            (
+                "tools/call",
+                json!({ "name": "overview", "arguments": "x" }),
+                ErrorCode::INVALID_PARAMS,
+            ),
+            ("resources/read", json!({}), ErrorCode::INVALID_PARAMS),
+            ("tools/guess", json!({}), ErrorCode::METHOD_NOT_FOUND),
+        ] {
+            let request = CustomRequest::new(method, Some(parameters));
+            let refused = client.send_request(ClientRequest::CustomRequest(request)).await;
+            let Err(ServiceError::McpError(refused)) = refused else { panic!("{refused:?}") };
+            assert_eq!(refused.code, code, "{method}");
         }
         let pages = client.list_all_resources().await.expect("it lists them");
         let page = pages.iter().find(|it| it.name == "Glossary").expect("the book has one");
