@@ -117,7 +117,7 @@ pub(super) fn is_open_for(run: &Run, db: &str) -> bool {
     run.ended.is_none() && covers
 }
 
-/// Why no channel takes the files with most of a database's reclaimable bytes.
+/// Why no channel takes the file with the most reclaimable bytes of a database.
 fn why_not_taken(plan: &Plan, scope: &RunScope) -> Option<&'static str> {
     let RunScope::Database(db) = scope else { return None };
     let files = plan.snapshot.files_once().filter(|file| file.db_name().db == db);
