@@ -12,7 +12,11 @@ use serde_json::Value;
 /// Runs until the assistant closes the input.
 pub(super) async fn run(args: McpArgs) -> Result<Exit, CommandError> {
     let assistant = Assistant::new(RunningRecliner(args.service.client()?));
-    let running = assistant.serve(stdio()).await.map_err(CommandError::failed)?;
+    let running = assistant.serve(stdio()).await.map_err(|_| {
+        CommandError::failed(
+            "the input does not begin with the request initialize of the Model Context Protocol",
+        )
+    })?;
     running.waiting().await.map_err(CommandError::failed)?;
     Ok(Exit::Done)
 }

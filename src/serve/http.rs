@@ -137,9 +137,10 @@ pub fn router(state: AppState) -> Router {
             None => all = all.route(operation.path, handler),
         }
     }
-    if state.allow.mcp {
-        all = all.route_service(mcp::PATH, mcp::service(api.clone(), state.clone()));
-    }
+    all = match state.allow.mcp {
+        true => all.route_service(mcp::PATH, mcp::service(api.clone(), state.clone())),
+        false => all.route(mcp::PATH, any(mcp::not_enabled)),
+    };
     let no_route = async move |OriginalUri(uri): OriginalUri| route::no_route(&uri, &route_names);
     let api = api
         .fallback(no_route.clone())

@@ -194,6 +194,12 @@ impl AskApi for OwnApi {
     }
 }
 
+/// The answer without the flag.
+pub(super) async fn not_enabled() -> (StatusCode, &'static str) {
+    let says = "assistants are not answered here: start recliner with --web.enable-mcp, or run recliner mcp\n";
+    (StatusCode::FORBIDDEN, says)
+}
+
 /// Answers assistants over HTTP, each request by itself.
 pub(super) fn service(
     api: Router<AppState>,

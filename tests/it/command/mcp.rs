@@ -158,7 +158,7 @@ async fn assistants_need_the_flag_and_a_user() {
         "params": { "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "0" } },
     });
     for (flags, user, origin, status) in [
-        (&[][..], None, None, 404),
+        (&[][..], None, None, 403),
         (&["--web.enable-mcp"][..], None, None, 200),
         (&["--web.enable-mcp"][..], None, Some("http://elsewhere.example"), 403),
         (&["--web.enable-mcp", "--web.config.file", &web][..], None, None, 401),
