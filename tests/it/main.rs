@@ -11,6 +11,7 @@ mod deploy;
 mod docs;
 mod enforcer;
 mod faults;
+mod hot_databases;
 mod house;
 mod live;
 mod monitoring;
