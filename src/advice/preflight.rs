@@ -16,7 +16,7 @@ mod spread;
 pub use build_time::rebuild_seconds;
 pub use design::{DesignDocument, DesignProblem, INDEX_FIELDS, ViewChange, is_same_search};
 pub use index_size::{IndexSize, MeasuredIndex, SizeBasis};
-pub use measured::sample_error;
+pub use measured::{compile_problem, sample_error};
 pub use node_space::{NodeNeed, SpaceVerdict};
 pub use rehearsal::{
     Change, LeftDesign, LiveDesigns, Rehearsal, RehearsalStep, Rehearsed, rehearse,

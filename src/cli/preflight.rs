@@ -15,7 +15,9 @@ use super::{
     table,
 };
 use crate::{
-    advice::preflight::{DesignDocument, LiveDesigns, PresentDesign, sample_error},
+    advice::preflight::{
+        DesignDocument, LiveDesigns, PresentDesign, compile_problem, sample_error,
+    },
     serve::report::{MeasuredBuilds, Preflight, PreflightQuestion, Rehearsal, RehearsalQuestion},
     sources::{
         doc_sample::{DocSample, SampleSize, read_docs},
@@ -35,7 +37,7 @@ pub(super) async fn run(args: PreflightArgs) -> Result<Exit, CommandError> {
     if let Some(path) = &args.deploy {
         return rehearse(&args, path).await;
     }
-    let question = question(&args)?;
+    let (question, design) = question(&args)?;
     let ask = async |client: &ServiceClient| client.post("/api/v1/preflight", &question).await;
     let read = async |source: &SourceArgs, recliner: Option<&ServiceClient>| {
         ask_cluster((source, recliner), &question, args.sample_size()).await
@@ -44,14 +46,16 @@ pub(super) async fn run(args: PreflightArgs) -> Result<Exit, CommandError> {
     note_missing_sample(answered.recliner.is_some() && answered.answer.builds());
     let url = answered.recliner.as_deref().or(args.from.recliner.as_deref()).unwrap_or(UNKNOWN_URL);
     address(&mut answered.answer.remedy, url);
-    answered.print_plain(args.from.format, table::preflight)
+    let is_broken = note_broken(&[design]);
+    let exit = answered.print_plain(args.from.format, table::preflight)?;
+    Ok(if is_broken { Exit::Failed } else { exit })
 }
 
 async fn rehearse(args: &PreflightArgs, path: &Path) -> Result<Exit, CommandError> {
     let designs = deployment::documents_at(path).map_err(CommandError::usage)?;
     let db = args.against.clone().or_else(|| args.db.clone()).unwrap_or_default();
     let question = RehearsalQuestion { db, designs };
-    question.parse().map_err(|why| {
+    let designs = question.parse().map_err(|why| {
         CommandError::usage(format!("{} {why}", printable(&path.display().to_string())))
     })?;
     let ask = async |client: &ServiceClient| client.post("/api/v1/rehearsal", &question).await;
@@ -60,7 +64,11 @@ async fn rehearse(args: &PreflightArgs, path: &Path) -> Result<Exit, CommandErro
     };
     let answered = args.from.answer_beside(ask, read).await?;
     note_missing_sample(answered.recliner.is_some() && !answered.answer.steps.is_empty());
-    if let Some(file) = &args.write_plan {
+    let is_broken = note_broken(&designs);
+    if is_broken && args.write_plan.is_some() {
+        print_note("No plan is written.");
+    }
+    if let Some(file) = args.write_plan.as_ref().filter(|_| !is_broken) {
         let plan = DeploymentPlan::of(&answered.answer, &question.designs)
             .map_err(CommandError::failed)?;
         plan.write(file).map_err(CommandError::failed)?;
@@ -74,7 +82,17 @@ async fn rehearse(args: &PreflightArgs, path: &Path) -> Result<Exit, CommandErro
             file.display()
         ));
     }
-    answered.print_plain(args.from.format, table::rehearsal)
+    let exit = answered.print_plain(args.from.format, table::rehearsal)?;
+    Ok(if is_broken { Exit::Failed } else { exit })
+}
+
+/// Prints which design documents have map functions that cannot be compiled; returns whether there are any.
+fn note_broken(designs: &[DesignDocument]) -> bool {
+    let broken = designs.iter().filter_map(|design| Some((design, compile_problem(design)?)));
+    let notes = broken.map(|(DesignDocument { id, .. }, why)| {
+        print_note(&printable(&format!("{id} does not work: {why}. CouchDB refuses such a document, so the prediction does not hold for it")));
+    });
+    notes.count() > 0
 }
 
 /// Prints how to get narrower ranges, if a running recliner predicted them.
@@ -175,7 +193,7 @@ impl ClusterRead {
 }
 
 /// The document in the file, checked before any request is sent.
-fn question(args: &PreflightArgs) -> Result<PreflightQuestion, CommandError> {
+fn question(args: &PreflightArgs) -> Result<(PreflightQuestion, DesignDocument), CommandError> {
     // clap requires both unless there is a deployment.
     let (db, file) = (args.db.clone().unwrap_or_default(), args.file.clone().unwrap_or_default());
     let name = printable(&file.display().to_string());
@@ -183,10 +201,10 @@ fn question(args: &PreflightArgs) -> Result<PreflightQuestion, CommandError> {
         read(&file).map_err(|why| CommandError::usage(format!("{name} cannot be read: {why}")))?;
     let id = id_of_file(&file);
     let wrong = |why: &dyn std::fmt::Display| CommandError::usage(format!("{name} {why}"));
-    DesignDocument::parse(&text, id.as_deref()).map_err(|why| wrong(&why))?;
+    let parsed = DesignDocument::parse(&text, id.as_deref()).map_err(|why| wrong(&why))?;
     let design =
         RawValue::from_string(text).map_err(|why| wrong(&format!("is not JSON: {why}")))?;
-    Ok(PreflightQuestion { db, design, id })
+    Ok((PreflightQuestion { db, design, id }, parsed))
 }
 
 fn read(file: &Path) -> Result<String, String> {

@@ -21,6 +21,8 @@ pub(super) struct RunningJobs {
     /// The result of the last poll so far.
     shown: jobs::Running,
     polled_at: Moment,
+    /// The nodes that were silent in their last poll.
+    silent: BTreeSet<NodeIx>,
 }
 
 impl RunningJobs {
@@ -45,9 +47,15 @@ impl RunningJobs {
         self.shown.nodes.insert(node, NodePoll { asked_at: self.polled_at, tasks: None });
     }
 
-    /// Whether the last poll of a node failed.
-    pub(super) fn has_failed(&self, node: NodeIx) -> bool {
-        self.shown.nodes.get(&node).is_some_and(|polled| polled.tasks.is_none())
+    /// Records whether a node was silent when it was polled; returns whether it was so twice in a row.
+    pub(super) fn record_silence(&mut self, node: NodeIx, is_silent: bool) -> bool {
+        match is_silent {
+            true => !self.silent.insert(node),
+            false => {
+                self.silent.remove(&node);
+                false
+            }
+        }
     }
 
     /// The jobs of a node in the last poll; `None` if it did not report them.

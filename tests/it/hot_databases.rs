@@ -75,7 +75,6 @@ async fn sweep(yaml: &str) -> BTreeMap<String, OpenShards> {
         second += 1;
         assert!(second < 3_600, "the sweep ends");
     }
-    println!("{yaml:?}: {second} s");
     open
 }
 

@@ -28,6 +28,33 @@ pub fn sample_error(designs: &[&DesignDocument], docs: &DocSample) -> f64 {
     measured.map(|rows| rows.sums.error).fold(0.0, f64::max)
 }
 
+/// Why the map functions of a document cannot be compiled, as a clause; `None` if they can, or are not
+/// JavaScript.
+pub fn compile_problem(design: &DesignDocument) -> Option<String> {
+    (design.language == "javascript").then(|| compile(design).err()).flatten()
+}
+
+/// The compiled map functions, with the reduce functions of each.
+fn compile(design: &DesignDocument) -> Result<(Maps, Vec<Vec<String>>), String> {
+    // Views with the same function and options share a tree.
+    let mut groups: Vec<(&Value, Option<&Value>, Vec<String>)> = Vec::new();
+    for view in design.views.values() {
+        let (Some(map), options) = (view.get("map"), view.get("options")) else { continue };
+        let reduce = view.get("reduce").and_then(Value::as_str).map(str::to_owned);
+        match groups.iter_mut().find(|(known, other, _)| (*known, *other) == (map, options)) {
+            Some((_, _, reduces)) => reduces.extend(reduce),
+            None => groups.push((map, options, reduce.into_iter().collect())),
+        }
+    }
+    let sources: Option<Vec<&str>> = groups.iter().map(|(map, _, _)| map.as_str()).collect();
+    let sources = sources.ok_or("a map is no function")?;
+    let lib = design.lib.as_ref().map(Value::to_string);
+    let maps = Maps::compile(&sources, lib.as_deref(), &Limits::default());
+    // Further lines say where in our own code the engine was.
+    let maps = maps.map_err(|why| why.to_string().lines().next().unwrap_or_default().to_owned())?;
+    Ok((maps, groups.into_iter().map(|(_, _, reduces)| reduces).collect()))
+}
+
 /// What the map functions of a document emit for a sample.
 #[derive(Debug)]
 pub(super) struct MeasuredRows {
@@ -48,22 +75,7 @@ impl MeasuredRows {
         if design.language != "javascript" {
             return Err(format!("map functions in {} are not run", design.language));
         }
-        // Views with the same function and options share a tree.
-        let mut groups: Vec<(&Value, Option<&Value>, Vec<String>)> = Vec::new();
-        for view in design.views.values() {
-            let (Some(map), options) = (view.get("map"), view.get("options")) else { continue };
-            let reduce = view.get("reduce").and_then(Value::as_str).map(str::to_owned);
-            match groups.iter_mut().find(|(known, other, _)| (*known, *other) == (map, options)) {
-                Some((_, _, reduces)) => reduces.extend(reduce),
-                None => groups.push((map, options, reduce.into_iter().collect())),
-            }
-        }
-        let sources: Option<Vec<&str>> = groups.iter().map(|(map, _, _)| map.as_str()).collect();
-        let sources = sources.ok_or("a map is no function")?;
-        let lib = design.lib.as_ref().map(Value::to_string);
-        let maps = Maps::compile(&sources, lib.as_deref(), &Limits::default());
-        let maps = maps.map_err(|why| why.to_string())?;
-        let reduces: Vec<Vec<String>> = groups.into_iter().map(|(_, _, reduces)| reduces).collect();
+        let (maps, reduces) = compile(design)?;
         let mut sample = IndexSample::new(&reduces);
         let option =
             |name| design.options.as_ref().and_then(|it| it.get(name)) == Some(&true.into());

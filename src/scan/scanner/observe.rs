@@ -101,7 +101,10 @@ impl Scanner {
                 };
                 self.views_answer(slot, db, answer, now);
             }
-            Observation::Tasks { node, tasks, flushes } => self.tasks(&node, tasks, flushes, now),
+            Observation::Tasks { node, tasks, flushes, is_silent } => {
+                self.record_silence(&node, is_silent, now);
+                self.tasks(&node, tasks, flushes, now);
+            }
             Observation::Disk { node, files } => self.files(&node, files),
             Observation::DiskEnd { node, disk } => self.walked(&node, disk),
             Observation::ForeignDirectory { node, problem } => {
@@ -383,22 +386,22 @@ impl Scanner {
                 }
             }
             Err(unread) => {
-                if unread.is_silence() {
-                    self.poll_silent(at, now);
-                }
                 self.jobs.poll_failed(at);
                 self.count_error(at, &unread);
             }
         }
     }
 
-    /// Records that a node did not answer a poll. One silence may be chance: it is soon polled again, and
-    /// two in a row mean that it is down.
-    fn poll_silent(&mut self, at: NodeIx, now: Now) {
-        if self.jobs.has_failed(at) {
+    /// Records whether a node was silent when it was polled. One silence may be chance: it is soon polled
+    /// again, and two in a row mean that it is down.
+    fn record_silence(&mut self, node: &str, is_silent: bool, now: Now) {
+        let at = self.targets.draft.get_or_add_node(node);
+        if self.jobs.record_silence(at, is_silent) {
             self.targets.draft.update_node(at, |node| node.is_up = Some(false));
         }
-        self.timers.poll = self.timers.poll.min(now.at + self.settings.poll);
+        if is_silent {
+            self.timers.poll = self.timers.poll.min(now.at + self.settings.poll);
+        }
     }
 
     fn files(&mut self, node: &str, files: Vec<FoundFile>) {

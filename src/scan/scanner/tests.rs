@@ -166,7 +166,10 @@ impl Cluster {
             }
             Stage::Map { .. } if self.alone => vec![Observation::MapEnd(Ok(MapRead::None))],
             Stage::Splits => vec![],
-            Stage::Away { nodes } => nodes.iter().map(|node| node_answer(node)).collect(),
+            Stage::Away { nodes } => {
+                let back = nodes.into_iter().filter(|node| up(node).is_ok());
+                back.map(|node| Observation::Back { node }).collect()
+            }
             Stage::Nodes => {
                 let expected = NODES.map(ToOwned::to_owned).to_vec();
                 let members = Members { connected: expected.clone(), expected };
@@ -226,6 +229,7 @@ impl Cluster {
                             node,
                             tasks: Err(unread("timeout")),
                             flushes: None,
+                            is_silent: self.down[1],
                         };
                     }
                     let shards = if node == NODES[0] { &*self.compacting } else { &[] };
@@ -233,7 +237,12 @@ impl Cluster {
                         .iter()
                         .map(|shard| ActiveTask::bare(TaskKind::Compacts, (*shard).into()))
                         .collect();
-                    Observation::Tasks { node, tasks: Ok(tasks), flushes: self.flushes }
+                    Observation::Tasks {
+                        node,
+                        tasks: Ok(tasks),
+                        flushes: self.flushes,
+                        is_silent: false,
+                    }
                 })
                 .collect(),
         }
@@ -604,7 +613,12 @@ fn node_that_answers_no_poll_is_down_before_the_next_sweep() {
     let mut harness = Harness::after_one_sweep(Cluster::default());
     let is_up = |snapshot: &Arc<Snapshot>| snapshot.nodes()[2].is_up;
     let sweeps = harness.status.sweeps;
-    harness.cluster.send_modify(|cluster| (cluster.tasks_fail, cluster.down[1]) = (true, true));
+    // Only its list of tasks hangs.
+    harness.cluster.send_modify(|cluster| cluster.tasks_fail = true);
+    let polls = harness.running.poll_count;
+    harness.until(|it| it.running.poll_count >= polls + 4);
+    assert_eq!(is_up(&harness.snapshot), Some(true));
+    harness.cluster.send_modify(|cluster| cluster.down[1] = true);
     let polls = harness.running.poll_count;
     harness.snapshot_where(|snapshot| is_up(snapshot) == Some(false));
     assert_eq!((harness.status.sweeps, harness.running.poll_count - polls), (sweeps, 2));

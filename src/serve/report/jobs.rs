@@ -58,12 +58,12 @@ pub struct JobLine {
     pub owner: Word,
     /// The channel for which the job was started, or that takes its target.
     pub channel: Option<String>,
-    /// The job's phase.
+    /// The job's phase; `node_down` if its node does not answer, so that nothing is known of it.
     #[schemars(with = "vocabulary::Phase")]
     pub phase: Word,
     /// When the job was started, or first seen.
     pub since: String,
-    /// The share of the work that is done, from 0 to 1.
+    /// The share of the work that is done, from 0 to 1; null if unknown.
     pub progress: Option<f64>,
     /// When CouchDB last reported any progress.
     pub last_progress: String,
@@ -74,6 +74,9 @@ pub struct JobLine {
     /// Bytes that the job may still write to its volume.
     pub reserved_bytes: u64,
 }
+
+/// The phase of a job whose node does not answer.
+const NODE_DOWN: &str = "node_down";
 
 impl JobLine {
     fn what(&self) -> Cell {
@@ -133,6 +136,8 @@ impl Jobs {
 impl JobLine {
     fn of(job: &Job, plan: &Plan) -> Self {
         let target = job.target.and_then(|ix| plan.snapshot.target(ix));
+        let is_down =
+            plan.snapshot.node(job.key.node).is_some_and(|node| node.is_up == Some(false));
         let work = match &job.key.kind {
             JobKind::CompactDb | JobKind::CompactView(_) => "compaction",
             JobKind::BuildView(_) | JobKind::BuildSearch(..) => "build",
@@ -146,9 +151,9 @@ impl JobLine {
             target: target.map(|target| target.id().to_string()),
             owner: job.owner.label().into(),
             channel: job.channel.as_deref().map(ToOwned::to_owned),
-            phase: job.phase.label().into(),
+            phase: if is_down { NODE_DOWN } else { job.phase.label() }.into(),
             since: job.started_at.rfc3339(),
-            progress: job.progress,
+            progress: job.progress.filter(|_| !is_down),
             last_progress: Moment::rfc3339(job.last_progress_at),
             file_bytes: job.file_bytes,
             predicted_bytes: job.predicted_bytes,

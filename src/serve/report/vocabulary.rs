@@ -97,7 +97,7 @@ vocabularies! {
     /// What a job does.
     Work: ["compaction", "build"];
     /// The phase of a job.
-    Phase: ["starting", "running", "suspended", "ending"];
+    Phase: ["starting", "running", "suspended", "ending", "node_down"];
     /// How a job ended.
     Ended: JobResult::labels();
     /// Whether a run goes on.

@@ -312,7 +312,12 @@ impl HttpSource {
                         Ok(_) => client.flush_count(&node).await.ok().flatten(),
                         Err(_) => None,
                     };
-                    Observation::Tasks { node, tasks, flushes }
+                    // Only the list of tasks may hang.
+                    let is_silent = match &tasks {
+                        Err(unread) if unread.is_silence() => !client.answers_again(&node).await,
+                        Ok(_) | Err(_) => false,
+                    };
+                    Observation::Tasks { node, tasks, flushes, is_silent }
                 }
             })
             .buffer_unordered(32)

@@ -132,6 +132,8 @@ pub enum Observation {
         tasks: Result<Vec<ActiveTask>, ReadError>,
         /// How often the node flushed a file to disk since it started.
         flushes: Option<u64>,
+        /// Whether the node answered neither this nor a smaller request.
+        is_silent: bool,
     },
     /// Some of the files in a node's directories.
     Disk {
