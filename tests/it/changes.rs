@@ -367,12 +367,11 @@ async fn shard_map_feed_survives_loss_of_its_node() {
     let (rig, mut handle) = following(world(), SELDOM).await;
     let asked = handle.status.borrow().feeds["_dbs"].node.clone().unwrap();
     rig.cluster.faults().down(&asked);
-    let status = wait_for_status(&mut handle, |status| {
+    wait_for_status(&mut handle, |status| {
         let feed = &status.feeds["_dbs"];
         feed.connected && feed.node.as_ref() != Some(&asked)
     })
     .await;
-    assert!(status.feeds["_dbs"].failures > 0, "{status:?}");
     rig.cluster.faults().up(&asked);
 }
 

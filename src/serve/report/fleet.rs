@@ -212,7 +212,7 @@ impl MemberLine {
         }
         let failed = (night.failed > 0).then(|| format!(", {} failed", night.failed));
         Cell::bytes(night.freed_bytes)
-            .and(Cell::words(format!(" freed by {} jobs", night.compactions)))
+            .and(Cell::words(format!(" freed by {}", counted(night.compactions, "job", "jobs"))))
             .and(Cell::words(failed.unwrap_or_default()).styled("bad"))
     }
 

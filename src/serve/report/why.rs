@@ -411,7 +411,7 @@ fn excluded(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
         let key = refusal.excluding_key(&plan.rules, target).unwrap_or_default();
         let place = if key == "limits.per_node" { "on a node" } else { "in the cluster" };
         return format!(
-            "can never start: needs {needs} slots {place} at once, and {key} is {limit}"
+            "can never start: needs {needs} slots {place} at once, and {key} allows {limit}"
         );
     }
     if target.view().is_none() {

@@ -488,14 +488,14 @@ async fn run_that_cannot_start_anything_is_refused_at_once() {
             "enforce",
             "ignore: [orders/*]\n",
             &["compact", "orders/2024+x"][..],
-            "no channel takes anything of database orders/2024+x\n",
+            "no channel takes anything of database orders/2024+x (ignore names it)\n",
             "",
         ),
         (
             "enforce",
             too_small,
             &["compact", "orders/2024+x"],
-            "no channel takes anything of database orders/2024+x; --force compacts it anyway",
+            "no channel takes anything of database orders/2024+x (there is too little waste in the file for any channel); --force compacts it anyway",
             "",
         ),
         (

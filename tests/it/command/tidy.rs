@@ -91,7 +91,7 @@ async fn databases_that_do_not_fit_are_left_with_a_reason() {
     let site = Site::open(world()).await;
     let ran = tidy(&site, &["--assume-free", "1kB", "--yes"]).await;
     assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.out.contains("Left:") && ran.out.contains("Nothing fits"), "{}", ran.out);
+    assert!(ran.out.contains("Will be left:") && ran.out.contains("Nothing fits"), "{}", ran.out);
     assert_eq!(compactions(&site), 0);
     // The small database fits, the others do not.
     let ran = tidy(&site, &["--assume-free", "5MB", "--yes", "--format", "json"]).await;
