@@ -32,7 +32,7 @@ pub(in crate::cli) struct TidyAnswer {
     pub(in crate::cli) left: Vec<Left>,
     /// The free bytes after the pass.
     pub(in crate::cli) free_bytes: Option<u64>,
-    /// Whether `--assume-free` says what is free, and nothing measured it.
+    /// Whether a fixed number (`--assume-free`, `available`) says what is free, and nothing measured it.
     pub(in crate::cli) free_is_assumed: bool,
     /// Why free space is unknown, if files may be left because of it.
     pub(in crate::cli) unknown_space: Option<String>,
