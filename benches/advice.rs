@@ -104,6 +104,7 @@ fn inputs(targets: u64) -> AdviceInputs {
         lags: Arc::default(),
         copies: Arc::default(),
         reads: Arc::default(),
+        failed_builds: Arc::default(),
         settings: AdviceSettings::default(),
         remedy_settings: RemedySettings::default(),
     }

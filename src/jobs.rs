@@ -7,6 +7,7 @@
 mod build_meter;
 mod busy_period;
 mod constraints;
+mod failed_builds;
 mod job;
 mod progress;
 mod running_tasks;
@@ -17,6 +18,7 @@ mod verdict;
 pub(crate) use build_meter::BuildMeter;
 pub(crate) use busy_period::BusyPeriod;
 pub(crate) use constraints::TargetConstraints;
+pub(crate) use failed_builds::{FailedBuilds, FailedBuildsByIndex};
 pub(crate) use job::{Job, JobKey, JobKind, JobPhase, Jobs};
 pub(crate) use running_tasks::{NodePoll, Running, RunningTask};
 pub use totals::CompactionTotals;

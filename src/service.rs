@@ -240,12 +240,9 @@ impl Service {
         let takeover = monitor.start_takeover(Arc::new(journal.clone()), &mut tasks);
         let node_settings = monitor.start_node_settings(takeover.takeovers.clone(), &mut tasks);
         let reads = monitor.start_reads(journal.clone(), &mut tasks);
-        let advice = monitor.start_advice(
-            node_settings.clone(),
-            (ledger.histories, reads.clone()),
-            &mut tasks,
-        );
         let warmer = monitor.start_warmer(Some(journal.clone()), seed(clock), &mut tasks);
+        let learned = (ledger.histories, reads.clone(), warmer.failed);
+        let advice = monitor.start_advice(node_settings.clone(), learned, &mut tasks);
         // Leave enough descriptors for connections to CouchDB.
         let limits = http::ConnectionLimits::for_descriptors(descriptors::raise_file_limit());
         let feed = start_feed_server(&journal, &limits, &stop, &mut tasks);

@@ -22,6 +22,7 @@ pub use index_build_api::IndexBuildApi;
 pub use selection::{BuildRefusal, BuildStatus, LaggingIndex};
 
 use crate::{
+    jobs::FailedBuildsByIndex,
     model::{channel::Mode, settings, target::TargetId},
     plan::Plan,
     scan,
@@ -118,6 +119,8 @@ pub struct IndexBuilds {
 pub struct WarmerHandle {
     /// The last published state.
     pub builds: watch::Receiver<Arc<IndexBuilds>>,
+    /// The indexes whose last builds failed, for the advice.
+    pub failed: watch::Receiver<Arc<FailedBuildsByIndex>>,
 }
 
 /// The task that keeps indexes built.
@@ -136,13 +139,15 @@ pub struct WarmerTask {
     threshold_reads: JoinSet<(NodeIx, Option<f64>)>,
     totals: IndexBuilds,
     builds: watch::Sender<Arc<IndexBuilds>>,
+    failed: watch::Sender<Arc<FailedBuildsByIndex>>,
     check_count: u64,
 }
 
 impl WarmerTask {
     /// Creates the task and its handle.
     pub fn new(clock: Clock, inputs: WarmerInputs) -> (Self, WarmerHandle) {
-        let (builds, reader) = watch::channel(Arc::default());
+        let (builds, builds_rx) = watch::channel(Arc::default());
+        let (failed, failed_rx) = watch::channel(Arc::default());
         let task = Self {
             clock,
             inputs,
@@ -155,9 +160,10 @@ impl WarmerTask {
             threshold_reads: JoinSet::new(),
             totals: IndexBuilds::default(),
             builds,
+            failed,
             check_count: 0,
         };
-        (task, WarmerHandle { builds: reader })
+        (task, WarmerHandle { builds: builds_rx, failed: failed_rx })
     }
 
     /// Runs until `stop`.
@@ -255,8 +261,9 @@ impl WarmerTask {
     fn handle_sent(&mut self, (ix, sent): (TargetIx, Result<(), String>)) {
         let Err(why) = sent else { return };
         let settings = Arc::clone(&self.inputs.settings.borrow());
-        if let Some(class) = self.history.record_refusal(ix, &settings.warmer, self.clock.now()) {
-            self.record_end(ix, class, BuildResult::Failed, Some(&why));
+        let now = self.clock.now();
+        if let Some(class) = self.history.record_refusal(ix, &why, &settings.warmer, now) {
+            self.record_end(ix, class, BuildResult::Failed, Some(why));
         }
     }
 
@@ -266,26 +273,25 @@ impl WarmerTask {
         ix: TargetIx,
         class: BuildClass,
         result: BuildResult,
-        why: Option<&str>,
+        why: Option<String>,
     ) {
         *self.totals.finished.entry((class, result)).or_default() += 1;
         let Some((target, started_at)) = self.running_builds.remove(&ix) else { return };
         let took = duration::format_rounded(started_at.age(self.clock.now()));
         let class = class.label();
-        match result {
-            BuildResult::Built => {
-                tracing::info!(target_id = %target, class, took, "index build ended");
-            }
-            BuildResult::Failed => {
-                let why = why
-                    .unwrap_or("no indexer works on it and it still lags, or it no longer exists");
+        let why = (result == BuildResult::Failed).then(|| {
+            why.unwrap_or_else(|| {
+                "no indexer works on it and it still lags, or it no longer exists".to_owned()
+            })
+        });
+        match &why {
+            None => tracing::info!(target_id = %target, class, took, "index build ended"),
+            Some(why) => {
                 tracing::warn!(target_id = %target, class, took, why, "index build failed");
             }
         }
-        self.record_event(EventDetails::IndexBuildFinished {
-            target,
-            result: result.label().to_owned(),
-        });
+        let result = result.label().to_owned();
+        self.record_event(EventDetails::IndexBuildFinished { target, result, why });
     }
 
     fn record_event(&self, what: EventDetails) {
@@ -331,6 +337,16 @@ impl WarmerTask {
             };
             *count.entry(index.class).or_default() += 1;
         }
+        let failed: FailedBuildsByIndex = (indexes.iter())
+            .filter_map(|index| Some((index.ix, index.failed.clone()?)))
+            .collect();
+        self.failed.send_if_modified(|published| {
+            let is_new = **published != failed;
+            if is_new {
+                *published = Arc::new(failed);
+            }
+            is_new
+        });
         builds.stalled =
             indexes.iter().filter(|index| index.stalled_since.is_some()).count() as u64;
         indexes.sort_by_key(|index| (std::cmp::Reverse(index.pending), index.ix));

@@ -34,7 +34,7 @@ use crate::{
 use couchdb_names::{Signature, design_name};
 use design::Difference;
 use index_size::KeptViews;
-use measured::MeasuredRows;
+use measured::{MeasuredRows, NotMeasured};
 use node_space::{Placement, placements};
 use std::collections::BTreeSet;
 use strum::{EnumString, IntoStaticStr, VariantArray};
@@ -149,6 +149,9 @@ pub struct Preflight {
     pub measured_builds: usize,
     /// The space needed on each node that has copies.
     pub nodes: Vec<NodeNeed>,
+    /// Why its views do not work, as sentences: map functions that never end, or throw for every
+    /// document of a sample.
+    pub problems: Vec<String>,
     /// Further remarks for the reader, as sentences.
     pub notes: Vec<String>,
     /// What to do when deploying the document, and afterwards.
@@ -208,11 +211,23 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
     let placed = placements(&survey, snapshot, db);
     let kept = compared.kept_views();
     let (mut size, mut time, mut nodes) = (None, None, Vec::new());
-    let mut not_sampled = None;
+    let (mut problems, mut sampled_notes) = (Vec::new(), Vec::new());
     if kind.builds() {
-        let measured = sample.map(|docs| MeasuredRows::of(design, docs));
-        not_sampled = measured.as_ref().and_then(|it| it.as_ref().err().cloned());
-        let measured = measured.and_then(Result::ok);
+        let measured = match sample.map(|docs| MeasuredRows::of(design, docs)) {
+            None => None,
+            Some(Ok(rows)) => {
+                [problems, sampled_notes] = rows.says_throws();
+                Some(rows)
+            }
+            Some(Err(NotMeasured::Broken(says))) => {
+                problems.push(says);
+                None
+            }
+            Some(Err(NotMeasured::NotRun(why))) => {
+                sampled_notes.push(format!("The sample of documents is not used: {why}."));
+                None
+            }
+        };
         size = measured
             .and_then(|rows| IndexSize::sampled(&survey, snapshot, db, &rows))
             .or_else(|| IndexSize::of(&survey, snapshot, db, design, kept.as_ref()));
@@ -234,14 +249,13 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
         seconds: time.map(|(seconds, _)| seconds),
         measured_builds: time.map_or(0, |(_, builds)| builds),
         nodes,
+        problems,
         notes: Vec::new(),
         remedy: Vec::new(),
         db: name,
     };
     answer.notes = notes(&answer, inputs);
-    answer
-        .notes
-        .extend(not_sampled.map(|why| format!("The sample of documents is not used: {why}.")));
+    answer.notes.extend(sampled_notes);
     answer.notes.extend(answer.size.as_ref().and_then(IndexSize::says_error));
     answer.remedy = remedy(&answer, old);
     answer

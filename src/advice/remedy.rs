@@ -3,7 +3,10 @@
 //! Owns how commands are written: names are quoted for a POSIX shell, and addresses and logins are variables, so
 //! that a line can be pasted and no secret is shown.
 
-use crate::text::{escape::write_escaped_json, quote::shell_word};
+use crate::{
+    table::IndexQuery,
+    text::{escape::write_escaped_json, quote::shell_word},
+};
 use couchdb_names::encode_part;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
@@ -105,6 +108,12 @@ ask() { printf 'user = "%s"\n' "$login" | curl -sS -K - "$@"; }"#;
     /// A read request to CouchDB; the parts of the path are encoded.
     pub fn get(says: impl Into<String>, path: &[&str]) -> Self {
         Self::couchdb(says, "GET", path, None)
+    }
+
+    /// The request that queries a view of an index for no rows, so that CouchDB builds the index first.
+    pub fn query_view(says: impl Into<String>, db: &str, query: &IndexQuery) -> Self {
+        let path = [db, &query.design, "_view", &query.view].map(encoded);
+        Self::couchdb_at(says, "GET", &format!("/{}?limit=0", path.join("/")), None)
     }
 
     /// A request to CouchDB: the method, the parts of the path, which are encoded, and the JSON to

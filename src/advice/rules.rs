@@ -38,6 +38,7 @@ mod documents {
 mod views {
     mod designs;
     pub(super) mod duplicate_views;
+    pub(super) mod failing_build;
     pub(super) mod growing_lag;
     pub(super) mod index_larger_than_database;
     pub(super) mod lagging_index;
@@ -128,6 +129,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         title: "View indexes",
         rules: &[
+            views::failing_build::RULE,
             views::stalled_build::RULE,
             views::lagging_index::RULE,
             views::growing_lag::RULE,

@@ -2,6 +2,7 @@
 
 use super::{CopyHistory, ForecastsByVolume, LagHistory, Survey};
 use crate::{
+    jobs::FailedBuildsByIndex,
     model::{
         reads::Reads,
         settings::{
@@ -35,6 +36,8 @@ pub struct AdviceInputs {
     /// Who reads the indexes, according to access logs; empty in commands that read the cluster
     /// once.
     pub reads: Arc<Reads>,
+    /// The indexes whose builds failed; empty in commands that read the cluster once.
+    pub failed_builds: Arc<FailedBuildsByIndex>,
     /// The thresholds.
     pub settings: AdviceSettings,
     /// Settings that remedies check, so that they do not advise what is already configured.
@@ -58,6 +61,7 @@ impl AdviceInputs {
             lags: Arc::default(),
             copies: Arc::default(),
             reads: Arc::default(),
+            failed_builds: Arc::default(),
             settings: settings.advice,
             remedy_settings: settings.into(),
         }

@@ -9,6 +9,7 @@ use super::{
     forecasts::Forecaster, rule::VOLUME_FILLS,
 };
 use crate::{
+    jobs::FailedBuildsByIndex,
     model::{
         channel::Channels,
         forecast::GrowthHistories,
@@ -107,6 +108,8 @@ pub struct AdviceSources {
     pub histories: watch::Receiver<Arc<GrowthHistories>>,
     /// Who reads the indexes.
     pub reads: watch::Receiver<Arc<Reads>>,
+    /// The indexes whose builds failed.
+    pub failed_builds: watch::Receiver<Arc<FailedBuildsByIndex>>,
 }
 
 /// The records that the previous process left.
@@ -128,6 +131,7 @@ impl AdviceSources {
             lags: Arc::default(),
             copies: Arc::default(),
             reads: Arc::clone(&self.reads.borrow()),
+            failed_builds: Arc::clone(&self.failed_builds.borrow()),
             settings: *self.settings.borrow(),
             remedy_settings: self.remedy_settings.borrow().clone(),
         }

@@ -23,7 +23,7 @@ use crate::{
     serve::report::Conflict,
     text::{Label as _, listed, quote::shell_word},
 };
-use cluster::Cluster;
+use cluster::{Cluster, NotWritten};
 use next::{Action, Next, Wanted};
 pub(super) use plan::DeploymentPlan;
 use plan::Memory;
@@ -44,7 +44,7 @@ const SAY_AGAIN: Duration = Duration::from_secs(60);
 /// An accepted request must be visible within this time, unless somebody changed the document since.
 const VISIBLE: Duration = Duration::from_secs(60);
 
-/// Maximum number of times that a refused request is sent.
+/// Maximum number of times that a failed request is sent.
 const MAX_ATTEMPTS: u32 = 5;
 
 pub(super) async fn run(args: DeployIndexesArgs) -> Result<Exit, CommandError> {
@@ -273,7 +273,7 @@ impl Deployment<'_> {
                 self.written = Some((action, Instant::now()));
                 self.say("changed", &format!("{says}: done."))
             }
-            Err(why) => self.refused(&says, &why).await,
+            Err(failed) => self.refused(&says, failed).await,
         }
     }
 
@@ -311,7 +311,11 @@ impl Deployment<'_> {
         parsed.and_then(|it| it.views.into_keys().next()).unwrap_or_default()
     }
 
-    async fn refused(&mut self, says: &str, why: &str) -> Result<(), CommandError> {
+    async fn refused(&mut self, says: &str, failed: NotWritten) -> Result<(), CommandError> {
+        let NotWritten { why, is_final } = failed;
+        if is_final {
+            return Err(CommandError::failed(format!("{says} failed: {why}")));
+        }
         let count = if self.attempts.0 == says { self.attempts.1 + 1 } else { 1 };
         self.attempts = (says.to_owned(), count);
         if count >= MAX_ATTEMPTS {

@@ -23,6 +23,7 @@ use crate::{
         doc_sample::{DocSample, SampleSize, read_docs},
         present_design::{read_design, read_designs},
     },
+    text::capital,
 };
 use couchdb_client::Client;
 use serde_json::value::RawValue;
@@ -46,7 +47,8 @@ pub(super) async fn run(args: PreflightArgs) -> Result<Exit, CommandError> {
     note_missing_sample(answered.recliner.is_some() && answered.answer.builds());
     let url = answered.recliner.as_deref().or(args.from.recliner.as_deref()).unwrap_or(UNKNOWN_URL);
     address(&mut answered.answer.remedy, url);
-    let is_broken = note_broken(&[design]);
+    add_compile_problem(&mut answered.answer, &design);
+    let is_broken = !answered.answer.problems.is_empty();
     let exit = answered.print_plain(args.from.format, table::preflight)?;
     Ok(if is_broken { Exit::Failed } else { exit })
 }
@@ -62,9 +64,13 @@ async fn rehearse(args: &PreflightArgs, path: &Path) -> Result<Exit, CommandErro
     let read = async |source: &SourceArgs, recliner: Option<&ServiceClient>| {
         rehearse_on_cluster((source, recliner), &question, args.sample_size()).await
     };
-    let answered = args.from.answer_beside(ask, read).await?;
+    let mut answered = args.from.answer_beside(ask, read).await?;
     note_missing_sample(answered.recliner.is_some() && !answered.answer.steps.is_empty());
-    let is_broken = note_broken(&designs);
+    for document in &mut answered.answer.documents {
+        let design = designs.iter().find(|design| design.id == document.cost.design);
+        design.into_iter().for_each(|design| add_compile_problem(&mut document.cost, design));
+    }
+    let is_broken = !answered.answer.problems().is_empty();
     if is_broken && args.write_plan.is_some() {
         print_note("No plan is written.");
     }
@@ -86,13 +92,11 @@ async fn rehearse(args: &PreflightArgs, path: &Path) -> Result<Exit, CommandErro
     Ok(if is_broken { Exit::Failed } else { exit })
 }
 
-/// Prints which design documents have map functions that cannot be compiled; returns whether there are any.
-fn note_broken(designs: &[DesignDocument]) -> bool {
-    let broken = designs.iter().filter_map(|design| Some((design, compile_problem(design)?)));
-    let notes = broken.map(|(DesignDocument { id, .. }, why)| {
-        print_note(&printable(&format!("{id} does not work: {why}. CouchDB refuses such a document, so the prediction does not hold for it")));
-    });
-    notes.count() > 0
+/// Adds that CouchDB cannot compile the map functions of a document. A service does not compile them.
+fn add_compile_problem(cost: &mut Preflight, design: &DesignDocument) {
+    cost.problems.extend(compile_problem(design).map(|why| {
+        format!("{}. CouchDB refuses such a document.", capital(why.trim_end_matches('.')))
+    }));
 }
 
 /// Prints how to get narrower ranges, if a running recliner predicted them.

@@ -184,16 +184,16 @@ pub enum RefusalReason {
     #[strum(props(ends_when = "one of those jobs ends."))]
     NodeLimit,
     /// The cluster already runs its maximum of jobs.
-    #[strum(message = "limits.cluster jobs run or come first")]
+    #[strum(message = "jobs that run or come first reach the cluster's limit")]
     #[strum(
-        detailed_message = "the jobs that run, or start before it, already reach `limits.cluster`, or another view is compacted on all nodes first."
+        detailed_message = "the jobs that run, or start before it, already reach `limits.cluster` or this cluster's share of shared limits, or another view is compacted on all nodes first."
     )]
     #[strum(props(ends_when = "one of those jobs ends."))]
     ClusterLimit,
     /// The hourly budget of files to compact is used up.
-    #[strum(message = "limits.bytes_per_hour is used up")]
+    #[strum(message = "the cluster's budget of bytes per hour is used up")]
     #[strum(
-        detailed_message = "starting it would exceed `limits.bytes_per_hour`. A file larger than that can start if nothing else started within the hour."
+        detailed_message = "starting it would exceed `limits.bytes_per_hour` or this cluster's share of shared limits. A file larger than that can start if nothing else started within the hour."
     )]
     #[strum(props(ends_when = "enough of the starts are more than an hour ago."))]
     Budget,

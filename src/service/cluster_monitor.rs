@@ -10,6 +10,7 @@ use crate::{
     advice::{AdviceHandle, AdviceLeft, AdviceSources, AdviceTask},
     datadir::{self, NodeDirectories},
     feeds::feed_client,
+    jobs::FailedBuildsByIndex,
     ledger::{Ledger, LedgerInputs, LedgerTask},
     model::{
         channel::Mode,
@@ -170,6 +171,14 @@ pub struct ClusterMonitor {
     /// Kept until the ledger takes it.
     movements: Option<mpsc::Receiver<Movements>>,
 }
+
+/// What other tasks learn over time and the advice reads: the growth of volumes, who reads the indexes,
+/// and the indexes whose builds fail.
+type LearnedByOthers = (
+    latest::Receiver<Arc<GrowthHistories>>,
+    latest::Receiver<Arc<Reads>>,
+    latest::Receiver<Arc<FailedBuildsByIndex>>,
+);
 
 impl ClusterMonitor {
     /// Starts the tasks.
@@ -389,7 +398,7 @@ impl ClusterMonitor {
     pub fn start_advice(
         &mut self,
         node_settings: latest::Receiver<Arc<NodeSettings>>,
-        (histories, reads): (latest::Receiver<Arc<GrowthHistories>>, latest::Receiver<Arc<Reads>>),
+        (histories, reads, failed_builds): LearnedByOthers,
         tasks: &mut TaskSet,
     ) -> AdviceHandle {
         let sources = AdviceSources {
@@ -401,6 +410,7 @@ impl ClusterMonitor {
             remedy_settings: self.remedy_settings.subscribe(),
             histories,
             reads,
+            failed_builds,
         };
         let (task, handle) = AdviceTask::new(self.clock, sources, Arc::clone(&self.store));
         if let Some(recovered) = self.left_records.advice.take() {

@@ -312,8 +312,9 @@ impl Rig {
     /// Starts the task that works out advice, once.
     pub(crate) fn start_advice(&mut self) -> AdviceHandle {
         let settings = watch::channel(Arc::default()).1;
-        let booked = (watch::channel(Arc::default()).1, watch::channel(Arc::default()).1);
-        self.watch.start_advice(settings, booked, &mut self.tasks)
+        let histories = watch::channel(Arc::default()).1;
+        let (reads, failed) = (watch::channel(Arc::default()).1, watch::channel(Arc::default()).1);
+        self.watch.start_advice(settings, (histories, reads, failed), &mut self.tasks)
     }
 
     /// Sweeps once more and returns the resulting plan.

@@ -62,7 +62,8 @@
   // Functions of other kinds, which some scripts name.
   for (const name of ["provides", "registerType", "start", "send", "getRow", "index"]) global[name] = () => {};
 
-  // Prepares the functions, and returns the one that runs them all on a document.
+  // Prepares the functions, and returns the one that runs them all on a document: it returns the rows
+  // as JSON, and what each function threw.
   return (sources, lib) => {
     global.require = requireFor({ views: { lib: parse(lib) } });
     const functions = parse(sources).map((source) => {
@@ -73,16 +74,20 @@
     return (text) => {
       const doc = parse(text);
       freeze(doc);
-      return stringify(functions.map((map) => {
+      const errors = [];
+      const emitted = functions.map((map) => {
         rows = [];
         try {
           map(doc);
+          errors.push(null);
           return rows;
         } catch (error) {
           // As CouchDB: such a document emits nothing. What interrupts the engine cannot be caught.
+          errors.push(String(error));
           return [];
         }
-      }));
+      });
+      return [stringify(emitted), errors];
     };
   };
 })(globalThis);

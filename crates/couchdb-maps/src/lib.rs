@@ -4,7 +4,7 @@
     reason = "functions take real time, whatever the clock of a test says"
 )]
 
-use rquickjs::{CatchResultExt as _, Context, Ctx, Function, Persistent, Runtime};
+use rquickjs::{Array, CatchResultExt as _, Context, Ctx, Function, Persistent, Runtime};
 #[expect(
     clippy::disallowed_types,
     reason = "a function takes real time, whatever a test's clock says"
@@ -33,7 +33,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            time: Duration::from_millis(200),
+            // CouchDB ends a query server after the same time (`[couchdb] os_process_timeout`).
+            time: Duration::from_secs(5),
             total: Duration::from_secs(30),
             memory: 64 << 20,
             stack: 256 << 10,
@@ -51,9 +52,21 @@ pub enum MapError {
     /// The source is not JavaScript, or not a function.
     #[error("a map function cannot be compiled: {0}")]
     Compile(String),
-    /// It used more time or memory than allowed, for one document.
-    #[error("a map function does not end within its limits of time and memory: {0}")]
+    /// It does not end within the time for one document.
+    #[error("a map function does not end within {0:?} for one document")]
+    Endless(Duration),
+    /// It used more memory or emitted more than allowed, or all documents together took too long.
+    #[error("a map function exceeds its limits: {0}")]
     Limits(String),
+}
+
+/// What map functions did with a document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mapped {
+    /// The rows emitted, as JSON: a list for each function, with a list of key and value for each row.
+    pub rows: String,
+    /// The error that each function threw. A function that throws emits nothing, as in CouchDB.
+    pub errors: Vec<Option<String>>,
 }
 
 /// Compiled map functions of a design document.
@@ -109,21 +122,31 @@ impl Maps {
         Ok(maps)
     }
 
-    /// The rows emitted for a document, as JSON: a list for each function, with a list of key and value for each row. A
-    /// function that throws emits nothing, as in CouchDB.
+    /// Runs the functions on a document.
     ///
     /// # Errors
     ///
     /// If the functions exceed the limits.
-    pub fn run(&self, doc: &str) -> Result<String, MapError> {
-        let Some(run) = self.run.clone() else { return Ok("[]".to_owned()) };
-        let rows: String =
-            self.within_limits(|ctx| run.restore(ctx)?.call((doc,))).map_err(MapError::Limits)?;
-        match rows.len() <= self.limits.output {
-            true => Ok(rows),
-            false => {
-                Err(MapError::Limits(format!("it emits {} bytes for one document", rows.len())))
-            }
+    pub fn run(&self, doc: &str) -> Result<Mapped, MapError> {
+        let Some(run) = self.run.clone() else {
+            return Ok(Mapped { rows: "[]".to_owned(), errors: Vec::new() });
+        };
+        let before = self.spent.get();
+        let mapped = self.within_limits(|ctx| {
+            let answer: Array<'_> = run.restore(ctx)?.call((doc,))?;
+            Ok(Mapped { rows: answer.get(0)?, errors: answer.get(1)? })
+        });
+        let took = self.spent.get().saturating_sub(before);
+        let mapped = mapped.map_err(|why| match took >= self.limits.time {
+            true => MapError::Endless(self.limits.time),
+            false => MapError::Limits(why),
+        })?;
+        match mapped.rows.len() <= self.limits.output {
+            true => Ok(mapped),
+            false => Err(MapError::Limits(format!(
+                "it emits {} bytes for one document",
+                mapped.rows.len()
+            ))),
         }
     }
 
@@ -177,7 +200,7 @@ mod tests {
     fn rows(sources: &[&str], lib: Option<Value>, doc: Value) -> Value {
         let lib = lib.map(|lib| lib.to_string());
         let maps = Maps::compile(sources, lib.as_deref(), &Limits::default()).unwrap();
-        serde_json::from_str(&maps.run(&doc.to_string()).unwrap()).unwrap()
+        serde_json::from_str(&maps.run(&doc.to_string()).unwrap().rows).unwrap()
     }
 
     #[test]
@@ -228,23 +251,24 @@ mod tests {
             Limits { time: Duration::from_millis(50), memory: 8 << 20, ..Limits::default() };
         let failed = |source: &str| {
             let maps = Maps::compile(&[source], None, &limits).unwrap();
-            let failed = maps.run("{}");
             // It still works afterwards.
-            (failed.is_err() || failed == Ok("[[]]".to_owned()), maps.run("{}").is_err())
+            [maps.run("{}"), maps.run("{}")]
         };
-        assert_eq!(failed("function(doc){for(;;){}}"), (true, true));
-        assert_eq!(failed("function(doc){try{for(;;){}}catch(e){emit(1)}}"), (true, true));
+        let endless = || Err(MapError::Endless(limits.time));
+        assert_eq!(failed("function(doc){for(;;){}}"), [endless(), endless()]);
+        assert_eq!(
+            failed("function(doc){try{for(;;){}}catch(e){emit(1)}}"),
+            [endless(), endless()]
+        );
         let greedy = Maps::compile(
             &["function(doc){var a=[];for(;;)a.push('x'.repeat(1000)+a.length)}"],
             None,
             &limits,
         )
         .unwrap();
-        let rows = greedy.run("{}");
-        assert!(rows.is_err() || rows == Ok("[[]]".to_owned()), "{rows:?}");
+        assert!(fails(&greedy.run("{}")));
         let deep = Maps::compile(&["function f(doc){f(doc)}"], None, &limits).unwrap();
-        let rows = deep.run("{}");
-        assert!(rows.is_err() || rows == Ok("[[]]".to_owned()), "{rows:?}");
+        assert!(fails(&deep.run("{}")));
         let short = Limits { total: Duration::from_millis(100), ..limits.clone() };
         let slow = "function(doc){for(var i=0;i<1e5;i++)Math.sqrt(i)}";
         let slow = Maps::compile(&[slow], None, &short).unwrap();
@@ -253,6 +277,22 @@ mod tests {
         let loud = Limits { output: 100, ..Limits::default() };
         let loud = Maps::compile(&["function(doc){emit('x'.repeat(200))}"], None, &loud).unwrap();
         assert!(matches!(loud.run("{}"), Err(MapError::Limits(_))));
+    }
+
+    /// Whether the functions exceeded a limit, or threw what the engine throws then.
+    fn fails(mapped: &Result<Mapped, MapError>) -> bool {
+        mapped.as_ref().map_or(true, |mapped| mapped.errors.iter().all(Option::is_some))
+    }
+
+    #[test]
+    fn names_what_each_function_throws() {
+        let sources =
+            ["function(doc){emit(doc.a.b)}", "function(doc){emit(1)}", "function(doc){throw 'no'}"];
+        let maps = Maps::compile(&sources, None, &Limits::default()).unwrap();
+        let mapped = maps.run("{}").unwrap();
+        assert_eq!(mapped.rows, "[[],[[1,null]],[]]");
+        let thrown = "TypeError: cannot read property 'b' of undefined".to_owned();
+        assert_eq!(mapped.errors, [Some(thrown), None, Some("no".to_owned())]);
     }
 
     #[test]

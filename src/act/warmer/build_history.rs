@@ -6,7 +6,7 @@ use super::{
     index_lag::{DatabaseCopies, IndexLag},
 };
 use crate::{
-    jobs::{Job, Jobs},
+    jobs::{FailedBuilds, Job, Jobs},
     model::settings::work::Warmer,
     table::{NodeIx, TargetIx},
 };
@@ -69,11 +69,9 @@ pub(super) struct IndexHistory {
     pub(super) lag: Option<LagStart>,
     pub(super) running: Option<RunningBuild>,
     pub(super) last_build: Option<LastBuild>,
-    /// Number of failed builds in a row.
-    pub(super) failures: u32,
+    /// Builds that failed in a row while it lagged.
+    pub(super) failed: Option<FailedBuilds>,
     pub(super) backoff_until: Option<Moment>,
-    /// Since when it has lagged despite builds.
-    pub(super) stalled_since: Option<Moment>,
     /// A sequence not worth reaching: the database content has not changed since the index was
     /// current, or a build found nothing to do.
     phantom_seq: Option<u64>,
@@ -200,8 +198,7 @@ impl BuildHistory {
             entry.phantom_seq = Some(lag.target_seq());
         }
         if lag.pending == 0 {
-            (entry.lag, entry.stalled_since, entry.backoff_until) = (None, None, None);
-            entry.failures = 0;
+            (entry.lag, entry.failed, entry.backoff_until) = (None, None, None);
         } else {
             let start = entry
                 .lag
@@ -262,12 +259,13 @@ impl BuildHistory {
     pub(super) fn record_refusal(
         &mut self,
         ix: TargetIx,
+        why: &str,
         settings: &Warmer,
         now: Moment,
     ) -> Option<BuildClass> {
         let entry = self.entries.get_mut(&ix)?;
         let build = entry.running.take()?;
-        entry.record_failure(settings, now);
+        entry.record_failure(Some(why.to_owned()), settings, now);
         Some(build.class)
     }
 }
@@ -346,7 +344,7 @@ impl IndexHistory {
         self.last_build = Some(LastBuild { ended_at: now, target_seq: build.target_seq });
         match result {
             BuildResult::Built => {
-                (self.failures, self.backoff_until, self.stalled_since) = (0, None, None);
+                (self.failed, self.backoff_until) = (None, None);
                 if lag.may_be_current {
                     // Until the database changes, another build would find nothing to do.
                     self.phantom_seq = Some(lag.target_seq());
@@ -356,7 +354,7 @@ impl IndexHistory {
                 if !build.was_shown && lag.pending_per_shard() <= 1 {
                     self.phantom_seq = Some(lag.target_seq());
                 }
-                self.record_failure(settings, now);
+                self.record_failure(None, settings, now);
             }
         }
         if let Some(lag) = &mut self.lag {
@@ -365,12 +363,13 @@ impl IndexHistory {
     }
 
     /// ken retries a failed build after its delay; here repeated failures wait longer.
-    fn record_failure(&mut self, settings: &Warmer, now: Moment) {
-        let doublings = self.failures.min(16);
+    fn record_failure(&mut self, refused_because: Option<String>, settings: &Warmer, now: Moment) {
+        let (failures, since) =
+            self.failed.as_ref().map_or((0, now), |failed| (failed.count, failed.since));
+        let doublings = failures.min(16);
         let pause = settings.delay.max(Duration::from_secs(1)).saturating_mul(1 << doublings);
-        self.failures = self.failures.saturating_add(1);
         self.backoff_until = Some(now.plus(pause.min(MAX_BACKOFF)));
-        self.stalled_since = self.stalled_since.or(Some(now));
+        self.failed = Some(FailedBuilds { count: failures.saturating_add(1), since, refused_because });
     }
 }
 

@@ -6,6 +6,7 @@ use super::{
     index_lag::{IndexLag, IndexLags},
 };
 use crate::{
+    jobs::FailedBuilds,
     model::{settings::work::Warmer, target::TargetId},
     plan::{Plan, RefusalReason},
     table::{IndexQuery, NodeIx, SearchAttributes, TargetIx, TargetRef},
@@ -161,6 +162,8 @@ pub struct LaggingIndex {
     pub lagging_since: Option<Moment>,
     /// Since when neither its indexers nor requested builds have made progress.
     pub stalled_since: Option<Moment>,
+    /// Its builds that failed in a row.
+    pub failed: Option<FailedBuilds>,
 }
 
 /// Inputs of the selection other than the history.
@@ -248,16 +251,16 @@ impl Selector<'_> {
         let last_progress_at = self.indexers.get(&lag.ix).map(|it| it.last_progress_at);
         let silent_since = last_progress_at.filter(|last| last.age(now) > STALLED_AFTER);
         let history = self.history.get(lag.ix);
+        let failed = history
+            .filter(|_| status != BuildStatus::Waiting(BuildRefusal::Phantom))
+            .and_then(|history| history.failed.clone());
         self.selection.indexes.push(LaggingIndex {
             class,
             status,
             pending: (!lag.may_be_current).then_some(lag.pending),
             lagging_since: history.and_then(|history| history.lag).map(|lag| lag.since),
-            stalled_since: silent_since.or_else(|| {
-                history
-                    .filter(|_| status != BuildStatus::Waiting(BuildRefusal::Phantom))?
-                    .stalled_since
-            }),
+            stalled_since: silent_since.or_else(|| failed.as_ref().map(|it| it.since)),
+            failed,
             ..LaggingIndex::unmeasured(target)
         });
     }
@@ -319,6 +322,7 @@ impl LaggingIndex {
             pending: None,
             lagging_since: None,
             stalled_since: None,
+            failed: None,
         }
     }
 }

@@ -1,9 +1,12 @@
 //! What a design document emits, from running its map functions on a sample of documents.
 
 use super::DesignDocument;
-use crate::sources::doc_sample::{DocSample, SampleEnd};
+use crate::{
+    sources::doc_sample::{DocSample, SampleEnd},
+    text::{capital, listed},
+};
 use couchdb_files::{BuildPace, IndexSample, SampleSums};
-use couchdb_maps::{Limits, Maps};
+use couchdb_maps::{Limits, MapError, Maps};
 use couchdb_names::Version;
 use serde_json::Value;
 
@@ -34,25 +37,58 @@ pub fn compile_problem(design: &DesignDocument) -> Option<String> {
     (design.language == "javascript").then(|| compile(design).err()).flatten()
 }
 
-/// The compiled map functions, with the reduce functions of each.
-fn compile(design: &DesignDocument) -> Result<(Maps, Vec<Vec<String>>), String> {
-    // Views with the same function and options share a tree.
-    let mut groups: Vec<(&Value, Option<&Value>, Vec<String>)> = Vec::new();
-    for view in design.views.values() {
+/// Views with the same map function and options, which share a tree.
+struct ViewGroup<'a> {
+    map: &'a Value,
+    options: Option<&'a Value>,
+    names: Vec<String>,
+    reduces: Vec<String>,
+}
+
+/// The compiled map functions, with the views of each.
+fn compile(design: &DesignDocument) -> Result<(Maps, Vec<ViewGroup<'_>>), String> {
+    let mut groups: Vec<ViewGroup<'_>> = Vec::new();
+    for (name, view) in &design.views {
         let (Some(map), options) = (view.get("map"), view.get("options")) else { continue };
-        let reduce = view.get("reduce").and_then(Value::as_str).map(str::to_owned);
-        match groups.iter_mut().find(|(known, other, _)| (*known, *other) == (map, options)) {
-            Some((_, _, reduces)) => reduces.extend(reduce),
-            None => groups.push((map, options, reduce.into_iter().collect())),
-        }
+        let at = groups.iter().position(|group| (group.map, group.options) == (map, options));
+        let at = at.unwrap_or_else(|| {
+            groups.push(ViewGroup { map, options, names: Vec::new(), reduces: Vec::new() });
+            groups.len() - 1
+        });
+        let Some(group) = groups.get_mut(at) else { continue };
+        group.names.push(name.clone());
+        group.reduces.extend(view.get("reduce").and_then(Value::as_str).map(str::to_owned));
     }
-    let sources: Option<Vec<&str>> = groups.iter().map(|(map, _, _)| map.as_str()).collect();
+    let sources: Option<Vec<&str>> = groups.iter().map(|group| group.map.as_str()).collect();
     let sources = sources.ok_or("a map is no function")?;
     let lib = design.lib.as_ref().map(Value::to_string);
     let maps = Maps::compile(&sources, lib.as_deref(), &Limits::default());
     // Further lines say where in our own code the engine was.
     let maps = maps.map_err(|why| why.to_string().lines().next().unwrap_or_default().to_owned())?;
-    Ok((maps, groups.into_iter().map(|(_, _, reduces)| reduces).collect()))
+    Ok((maps, groups))
+}
+
+/// Why the map functions of a document were not measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotMeasured {
+    /// They cannot be run here, or not to the end: a clause.
+    NotRun(String),
+    /// They do not work in CouchDB either: a sentence.
+    Broken(String),
+}
+
+impl From<String> for NotMeasured {
+    fn from(why: String) -> Self {
+        Self::NotRun(why)
+    }
+}
+
+/// Documents for which a map function throws.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Throws {
+    docs: u64,
+    /// The first such document's id, and what was thrown.
+    first: Option<(String, String)>,
 }
 
 /// What the map functions of a document emit for a sample.
@@ -64,18 +100,23 @@ pub(super) struct MeasuredRows {
     /// The error that the sample was meant to have, and why reading ended.
     pub(super) reading: (f64, SampleEnd),
     sample: IndexSample,
+    /// For each map function: the names of its views, and for which documents it throws.
+    throws: Vec<(Vec<String>, Throws)>,
 }
 
 impl MeasuredRows {
     /// Runs the functions of a document.
     ///
     /// # Errors
-    /// Why that is not possible, as a clause.
-    pub(super) fn of(design: &DesignDocument, docs: &DocSample) -> Result<Self, String> {
+    /// If they cannot be run, or do not end.
+    pub(super) fn of(design: &DesignDocument, docs: &DocSample) -> Result<Self, NotMeasured> {
         if design.language != "javascript" {
-            return Err(format!("map functions in {} are not run", design.language));
+            return Err(format!("map functions in {} are not run", design.language).into());
         }
-        let (maps, reduces) = compile(design)?;
+        let (maps, groups) = compile(design)?;
+        let reduces: Vec<Vec<String>> = groups.iter().map(|group| group.reduces.clone()).collect();
+        let mut throws: Vec<(Vec<String>, Throws)> =
+            groups.into_iter().map(|group| (group.names, Throws::default())).collect();
         let mut sample = IndexSample::new(&reduces);
         let option =
             |name| design.options.as_ref().and_then(|it| it.get(name)) == Some(&true.into());
@@ -91,17 +132,44 @@ impl MeasuredRows {
                     Some(rest) => &format!("{{\"_local_seq\":{},{rest}", doc.seq),
                     None => &doc.text,
                 };
-                let rows = maps.run(text).map_err(|why| why.to_string())?;
+                let mapped = maps.run(text).map_err(|why| not_run(&why, &doc.id))?;
+                for ((_, throws), error) in throws.iter_mut().zip(mapped.errors) {
+                    let Some(error) = error else { continue };
+                    throws.docs += 1;
+                    throws.first.get_or_insert_with(|| (doc.id.clone(), error));
+                }
                 let unread =
                     |why: serde_json::Error| format!("what it emits cannot be read: {why}");
-                sample.add(&doc.id, &rows).map_err(unread)?;
+                sample.add(&doc.id, &mapped.rows).map_err(unread)?;
                 bytes += text.len();
                 count += 1;
             }
         }
-        let sums = sample.sums().ok_or("too few documents were read")?;
+        let sums = sample.sums().ok_or_else(|| "too few documents were read".to_owned())?;
         let doc_bytes = bytes as f64 / f64::from(count.max(1));
-        Ok(Self { sums, doc_bytes, reading: (docs.error_wanted, docs.end), sample })
+        Ok(Self { sums, doc_bytes, reading: (docs.error_wanted, docs.end), sample, throws })
+    }
+
+    /// Map functions that throw, as sentences: first those that throw for every document, which makes
+    /// them useless, then those that throw for some.
+    pub(super) fn says_throws(&self) -> [Vec<String>; 2] {
+        let (all, some): (Vec<_>, Vec<_>) = (self.throws.iter())
+            .filter(|(_, throws)| throws.docs > 0)
+            .partition(|(_, throws)| throws.docs == self.sums.docs);
+        let says = |(views, throws): &(Vec<String>, Throws), rest: &str| {
+            let (id, error) = throws.first.clone().unwrap_or_default();
+            format!(
+                "The map function of {} throws for {} of {} documents read, for {id}: {}. {rest}",
+                listed(views),
+                throws.docs,
+                self.sums.docs,
+                error.trim_end_matches('.'),
+            )
+        };
+        [
+            all.into_iter().map(|it| says(it, "So its index would stay empty.")).collect(),
+            some.into_iter().map(|it| says(it, "CouchDB leaves these out of its index.")).collect(),
+        ]
     }
 
     /// Bytes per document after a compaction and after a build: the minimum on a quiet machine and the
@@ -117,6 +185,19 @@ impl MeasuredRows {
         };
         let (low, high) = (of(most, QUIET)?, of(least, BUSY)?);
         Some([low.compacted, low.built, high.built.max(low.built)])
+    }
+}
+
+/// Why functions did not process a document.
+fn not_run(why: &MapError, doc: &str) -> NotMeasured {
+    match why {
+        MapError::Endless(_) => NotMeasured::Broken(format!(
+            "{}, {doc}. CouchDB ends such a query server ([couchdb] os_process_timeout), so the build fails.",
+            capital(&why.to_string())
+        )),
+        MapError::Engine(_) | MapError::Compile(_) | MapError::Limits(_) => {
+            NotMeasured::NotRun(why.to_string())
+        }
     }
 }
 

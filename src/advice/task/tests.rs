@@ -63,6 +63,7 @@ impl Rig {
             remedy_settings: watch::channel(RemedySettings::default()).1,
             histories: histories_rx,
             reads: watch::channel(Arc::default()).1,
+            failed_builds: watch::channel(Arc::default()).1,
         };
         let store = Arc::new(Store::default());
         let clock = Clock::anchored(Moment::from_unix(1_795_222_434));

@@ -5,7 +5,7 @@ use super::{
     Survey,
 };
 use crate::{
-    jobs::{Job, JobKey, JobKind, JobPhase},
+    jobs::{FailedBuildsByIndex, Job, JobKey, JobKind, JobPhase},
     model::{
         channel::Channels,
         facts::{FactFlags, FactSource, Facts, Inside, Measurement, Overhead},
@@ -21,7 +21,8 @@ use crate::{
     scan::ScanStatus,
     sources::node_settings::NodeSettings,
     table::{
-        CompactionFiles, DbName, DiskUsage, Draft, IndexQuery, NodeIx, ShardMapEntry, TargetRef,
+        CompactionFiles, DbName, DiskUsage, Draft, IndexQuery, NodeIx, ShardMapEntry, TargetIx,
+        TargetRef,
         View,
     },
 };
@@ -167,6 +168,7 @@ pub(crate) struct TestCluster {
     pub(crate) lags: LagHistory,
     pub(crate) copies: CopyHistory,
     pub(crate) reads: Reads,
+    pub(crate) failed_builds: FailedBuildsByIndex,
     pub(crate) settings: AdviceSettings,
     pub(crate) remedy_settings: RemedySettings,
 }
@@ -184,6 +186,7 @@ impl TestCluster {
             lags: LagHistory::default(),
             copies: CopyHistory::default(),
             reads: Reads::default(),
+            failed_builds: FailedBuildsByIndex::new(),
             settings: AdviceSettings::default(),
             remedy_settings: RemedySettings::default(),
         }
@@ -322,12 +325,12 @@ impl TestCluster {
         self.conditions.disks = Arc::new(Disks { volumes });
     }
 
-    pub(crate) fn add_index(&mut self, index: &Index) {
-        self.add_index_of(index, Signature([index.signature; 16]));
+    pub(crate) fn add_index(&mut self, index: &Index) -> TargetIx {
+        self.add_index_of(index, Signature([index.signature; 16]))
     }
 
     /// Adds an index with this whole signature.
-    pub(crate) fn add_index_of(&mut self, index: &Index, signature: Signature) {
+    pub(crate) fn add_index_of(&mut self, index: &Index, signature: Signature) -> TargetIx {
         let db = self.draft.get_or_add_db(DbName { db: index.db, suffix: ".1" });
         let view = View {
             signature,
@@ -346,6 +349,7 @@ impl TestCluster {
             ..Facts::default()
         };
         self.draft.set_facts(ix, facts);
+        ix
     }
 
     /// Adds a running job; the target of a job on an index is the index of that design document.
@@ -400,6 +404,7 @@ impl TestCluster {
             lags: Arc::new(self.lags),
             copies: Arc::new(self.copies),
             reads: Arc::new(self.reads),
+            failed_builds: Arc::new(self.failed_builds),
             settings: self.settings,
             remedy_settings: self.remedy_settings,
         }

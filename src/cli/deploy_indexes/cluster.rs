@@ -14,7 +14,7 @@ use crate::{
     sources::{couchdb::describe, present_design::read_designs},
     text::Label as _,
 };
-use couchdb_client::{Cache, Client, ErrorKind, WriteOutcome, wire::ActiveTask};
+use couchdb_client::{Cache, Client, Error, ErrorKind, WriteOutcome, wire::ActiveTask};
 use couchdb_names::ShardName;
 use futures::future::join_all;
 use std::{collections::BTreeSet, time::Duration};
@@ -309,7 +309,7 @@ impl Cluster {
         if self.requested.as_ref().is_some_and(recent) {
             return Ok(());
         }
-        sent(self.client.build_view(&self.plan.db, id, view).await)?;
+        sent(self.client.build_view(&self.plan.db, id, view).await).map_err(|failed| failed.why)?;
         self.requested = Some((id.to_owned(), Instant::now()));
         Ok(())
     }
@@ -327,11 +327,11 @@ impl Cluster {
         orders::send(&self.service, &OrderRequest::Rescan(RescanOrder {})).await.map(drop)
     }
 
-    pub(super) async fn put(&self, id: &str, body: &str) -> Result<(), String> {
+    pub(super) async fn put(&self, id: &str, body: &str) -> Result<(), NotWritten> {
         sent(self.client.put_design(&self.plan.db, id, body).await)
     }
 
-    pub(super) async fn delete(&self, id: &str, rev: &str) -> Result<(), String> {
+    pub(super) async fn delete(&self, id: &str, rev: &str) -> Result<(), NotWritten> {
         sent(self.client.delete_design(&self.plan.db, id, rev).await)
     }
 }
@@ -345,13 +345,22 @@ fn of_order(ended: Vec<OutcomeLine>, ordered: &str) -> Option<OutcomeLine> {
         .find(|it| Moment::parse(&it.started_at).is_some_and(|started| started >= ordered))
 }
 
-fn sent(outcome: WriteOutcome) -> Result<(), String> {
-    match outcome {
-        WriteOutcome::Accepted => Ok(()),
-        WriteOutcome::Refused(why) | WriteOutcome::NotSent(why) | WriteOutcome::Unknown(why) => {
-            Err(describe(&why))
-        }
-    }
+/// Why CouchDB did not do what a request asks.
+pub(super) struct NotWritten {
+    pub(super) why: String,
+    /// Whether CouchDB would refuse the same request again, e.g. a function that it cannot compile.
+    pub(super) is_final: bool,
+}
+
+fn sent(outcome: WriteOutcome) -> Result<(), NotWritten> {
+    let (why, was_refused) = match outcome {
+        WriteOutcome::Accepted => return Ok(()),
+        WriteOutcome::Refused(why) => (why, true),
+        WriteOutcome::NotSent(why) | WriteOutcome::Unknown(why) => (why, false),
+    };
+    // A conflict is resolved by reading the document again.
+    let is_final = was_refused && matches!(why, Error::Status { status: 400 | 413, .. });
+    Err(NotWritten { why: describe(&why), is_final })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::{
     act::warmer,
     plan::RefusalReason,
     serve::report::{BuildLine, OrderLine, Planned, columns::Table, short_time},
-    text::Label,
+    text::{Label, counted},
 };
 use std::collections::BTreeMap;
 
@@ -52,13 +52,20 @@ fn builds(plan: &Planned, width: u16) -> String {
     };
     let behind = |index: &BuildLine| index.updates_pending.map(|behind| behind.to_string());
     let reason = |index: &BuildLine| word(index.reason.as_deref()).replace('_', " ");
-    let stalled = |index: &BuildLine| if index.stalled_since.is_some() { "stalled, " } else { "" };
+    let stalled = |index: &BuildLine| match index.failures {
+        0 => index.stalled_since.as_ref().map(|_| "stalled".to_owned()),
+        count => Some(format!("failed {}", counted(count.into(), "time", "times"))),
+    };
+    let why = |index: &BuildLine| {
+        let parts = [stalled(index), Some(reason(index))].into_iter().flatten();
+        parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+    };
     let table = Table::of(shown)
         .text("index that lags", index_name)
         .number("behind", |it| behind(it).unwrap_or_else(|| "?".to_owned()))
         .text("since", |it| short_time(&word(it.since.as_deref())))
         .text("state", decision)
-        .text("why", |it| format!("{}{}", stalled(it), reason(it)))
+        .text("why", why)
         .wrapped(width);
     let starts = shown.iter().filter(|index| index.decision == "starts");
     let requests: String = starts.map(|index| build_request(plan, index)).collect();
@@ -254,6 +261,7 @@ mod tests {
             reason: None,
             since: Some("2026-11-21T21:30:00Z".to_owned()),
             stalled_since: None,
+            failures: 0,
             request: None,
         }
     }

@@ -10,7 +10,8 @@ use crate::{
 };
 
 pub(in crate::cli) fn preflight(answer: &Preflight, width: u16) -> String {
-    let mut text = paragraph(&printable(&answer.says), width);
+    let mut text = problems(&answer.problems, width);
+    text.push_str(&paragraph(&printable(&answer.says), width));
     if !answer.nodes.is_empty() {
         text.push('\n');
         text.push_str(&answer.table().wrapped(width));
@@ -26,7 +27,8 @@ pub(in crate::cli) fn preflight(answer: &Preflight, width: u16) -> String {
 }
 
 pub(in crate::cli) fn rehearsal(answer: &Rehearsal, width: u16) -> String {
-    let mut text = paragraph(&printable(&answer.says), width);
+    let mut text = problems(&answer.problems(), width);
+    text.push_str(&paragraph(&printable(&answer.says), width));
     let lines = answer.lines();
     if !lines.is_empty() {
         text.push('\n');
@@ -36,6 +38,17 @@ pub(in crate::cli) fn rehearsal(answer: &Rehearsal, width: u16) -> String {
     section(&mut text, "What changes:", &answer.changes(), width);
     section(&mut text, "What this rests on:", &answer.rests_on(), width);
     section(&mut text, "To know:", &answer.notes, width);
+    text
+}
+
+/// Why views do not work. It comes first: if they do not, no prediction holds.
+fn problems(problems: &[String], width: u16) -> String {
+    if problems.is_empty() {
+        return String::new();
+    }
+    let mut text = "It does not work as it is:\n".to_owned();
+    problems.iter().for_each(|says| wrap(&mut text, "  ", &printable(says), width.into()));
+    text.push('\n');
     text
 }
 
@@ -113,6 +126,7 @@ mod tests {
                 node("couch-b", "may_not_fit", Some(20 << 30)),
                 node("couch-c", "unknown", None),
             ],
+            problems: Vec::new(),
             notes: vec!["CouchDB builds Erlang views only if [native_query_servers] enable_erlang_query_server is true.".to_owned()],
             remedy: vec![
                 choice("Keep queries answered meanwhile: save the document as _design/by_day-next first.", None),
@@ -153,6 +167,7 @@ mod tests {
             says,
             nodes,
             views,
+            problems: Vec::new(),
             notes,
             remedy,
             document_changes,

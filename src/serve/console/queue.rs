@@ -130,7 +130,7 @@ fn limits(answers: &QueueAnswers) -> Markup {
         div.wide tabindex="0" role="region" aria-label="Limits" { table {
             thead { tr { th { "limit" } th.n { "used" } th.n { "allowed" } th.rest { "share" } } }
             tbody { @for line in fullest(&queues.limits) { tr {
-                td.named { code { (name(&line.key)) } @if planned.only_node.is_none() { (on_node(line)) } }
+                td.named { code { (name(&line.key)) } @if planned.only_node.is_none() { (on_node(line)) } @if line.shared { " (this cluster's share of shared limits)" } }
                 td.n { (amount(line, line.used)) }
                 td.n { (amount(line, line.allowed)) }
                 td.rest { (chart::share(line.used as f64 / line.allowed.max(1) as f64, &format!("{} of {}", line.used, line.allowed))) }

@@ -55,6 +55,8 @@ pub struct BuildLine {
     pub since: Option<String>,
     /// Since when the index lags even though CouchDB was asked to build it.
     pub stalled_since: Option<String>,
+    /// Number of builds that failed in a row.
+    pub failures: u32,
     /// The request that makes CouchDB build the index; null if there is none.
     pub request: Option<String>,
 }
@@ -90,6 +92,7 @@ impl From<&warmer::LaggingIndex> for BuildLine {
             reason: reason.map(Word::Borrowed),
             since: line.lagging_since.map(Moment::rfc3339),
             stalled_since: line.stalled_since.map(Moment::rfc3339),
+            failures: line.failed.as_ref().map_or(0, |failed| failed.count),
             request: request(line),
         }
     }

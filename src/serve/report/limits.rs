@@ -23,6 +23,8 @@ pub struct LimitLine {
     pub used: u64,
     /// Maximum amount.
     pub allowed: u64,
+    /// Whether that is this cluster's share of the limits that clusters share, rather than the key's own value.
+    pub shared: bool,
 }
 
 /// The effect of `limits.duty` on a node where recliner's compactions run or ran. Unknown is null.
@@ -57,13 +59,18 @@ impl LimitLine {
     /// Every limit of a plan: of the cluster, of each node, and of each channel on each node.
     pub fn all(plan: &Plan) -> Vec<Self> {
         let (limits, usage) = (&plan.rules.limits, plan.limit_usage());
+        let cluster_key = "limits.cluster".to_owned();
         let mut lines = vec![
-            Self::jobs("limits.cluster".to_owned(), None, usage.cluster(), limits.cluster),
+            Self {
+                shared: plan.rules.jobs_are_shared(),
+                ..Self::jobs(cluster_key, None, usage.cluster(), limits.cluster)
+            },
             Self {
                 key: "limits.bytes_per_hour".to_owned(),
                 node: None,
                 used: usage.spent_bytes(),
                 allowed: limits.bytes_per_hour,
+                shared: plan.rules.bytes_are_shared(),
             },
         ];
         lines.extend(plan.snapshot.members().map(|(ix, node)| {
@@ -82,7 +89,7 @@ impl LimitLine {
     fn jobs(key: String, node: Option<&str>, used: usize, allowed: usize) -> Self {
         let count = |jobs: usize| u64::try_from(jobs).unwrap_or(u64::MAX);
         let node = node.map(ToOwned::to_owned);
-        Self { key, node, used: count(used), allowed: count(allowed) }
+        Self { key, node, used: count(used), allowed: count(allowed), shared: false }
     }
 }
 

@@ -143,6 +143,9 @@ pub struct Preflight {
     pub measured_builds: u64,
     /// What each node with copies needs.
     pub nodes: Vec<PreflightNode>,
+    /// Why the views do not work, as sentences.
+    #[serde(default)]
+    pub problems: Vec<String>,
     /// Further remarks, as sentences.
     pub notes: Vec<String>,
     /// What to do, step by step.
@@ -348,6 +351,7 @@ impl Preflight {
             seconds: found.seconds.map(SpreadLine::from),
             measured_builds: found.measured_builds as u64,
             nodes: found.nodes.iter().map(PreflightNode::from).collect(),
+            problems: found.problems.clone(),
             notes: found.notes.clone(),
             remedy: found.remedy.iter().map(AdviceRemedy::of).collect(),
         };
@@ -581,6 +585,7 @@ mod tests {
             seconds,
             measured_builds: 0,
             nodes,
+            problems: Vec::new(),
             notes: Vec::new(),
             remedy: Vec::new(),
         }

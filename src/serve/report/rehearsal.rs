@@ -195,6 +195,17 @@ pub struct RehearsalStep {
     pub nodes: Vec<PreflightNode>,
 }
 
+impl Rehearsal {
+    /// Why views of its documents do not work, as sentences.
+    pub fn problems(&self) -> Vec<String> {
+        let of = |cost: &Preflight| {
+            let named = cost.problems.iter().map(|says| format!("{}: {says}", cost.design));
+            named.collect::<Vec<_>>()
+        };
+        self.documents.iter().flat_map(|document| of(&document.cost)).collect()
+    }
+}
+
 /// Whether these peaks fit, as the end of a sentence.
 fn together_fit(nodes: &[PreflightNode]) -> String {
     let with = |verdict: SpaceVerdict| {

@@ -119,7 +119,7 @@ fn horizon_says(horizon: Duration, factor: &HorizonFactor) -> Option<String> {
         reasons.push("the node is busy");
     }
     if factor.budget > 1.0 {
-        reasons.push("much of limits.bytes_per_hour is used up");
+        reasons.push("much of the cluster's budget of bytes per hour is used up");
     }
     if !reasons.is_empty() {
         says.push_str(&format!(
@@ -166,7 +166,7 @@ mod tests {
             (
                 HorizonFactor { load: 2.0, budget: 2.0, ..full },
                 Some(
-                    "1d, shortened to 6h because 18 % of /data is free, then lengthened to 1d because the node is busy and much of limits.bytes_per_hour is used up",
+                    "1d, shortened to 6h because 18 % of /data is free, then lengthened to 1d because the node is busy and much of the cluster's budget of bytes per hour is used up",
                 ),
             ),
             (

@@ -200,6 +200,9 @@ pub enum EventDetails {
         target: TargetId,
         /// `built` or `failed`.
         result: String,
+        /// Why it failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     },
     /// A rule found something, for the first time or again.
     AdviceGiven {
@@ -434,7 +437,7 @@ pub(crate) mod tests {
             EventDetails::TakenOver(setting.clone()),
             EventDetails::Restored(setting),
             EventDetails::IndexBuildStarted { target: target.clone(), class: "batch".into() },
-            EventDetails::IndexBuildFinished { target, result: "built".into() },
+            EventDetails::IndexBuildFinished { target, result: "built".into(), why: None },
             EventDetails::AdviceGiven { code: "c".into(), subject: "orders".into() },
             EventDetails::AdviceGone { code: "c".into(), subject: "orders".into() },
             EventDetails::AdviceMuted {

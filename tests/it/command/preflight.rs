@@ -35,8 +35,8 @@ async fn cluster_and_service_predict_a_design_documents_cost() {
     let broken = written(dir.path(), "broken.json", text);
     let ran = site.run(&["preflight", "orders/2024+x", &broken, "--sample", "0"]).await;
     assert_eq!(ran.code, 1, "{ran:?}");
-    let says = "_design/broken does not work: a map function cannot be compiled";
-    assert!(ran.err.starts_with(says), "{ran:?}");
+    let says = "It does not work as it is:\n  A map function cannot be compiled";
+    assert!(ran.out.starts_with(says), "{ran:?}");
 
     let mut running = Running::start(&site, dir.path(), &[]).await;
     let base = format!("http://{}", running.address);

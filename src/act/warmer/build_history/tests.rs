@@ -126,7 +126,7 @@ fn a_build_ends_when_its_index_reaches_the_target_sequence() {
         ended(BuildClass::Incremental, BuildResult::Built)
     );
     let entry = fixture.0.get(view()).unwrap();
-    assert_eq!((entry.failures, entry.backoff_until, entry.stalled_since), (0, None, None));
+    assert_eq!((&entry.failed, entry.backoff_until), (&None, None));
     assert_eq!(entry.last_build, Some(LastBuild { ended_at: at(310), target_seq: 530 }));
 }
 
@@ -174,12 +174,12 @@ fn build_without_effect_is_stalled_and_backs_off_longer_each_time() {
         }
         assert_eq!(last, ended(BuildClass::Batch, BuildResult::Failed));
         let entry = fixture.0.get(view()).unwrap();
-        assert_eq!(entry.backoff_until, Some(at(now + rest)), "after {}", entry.failures);
-        assert!(entry.stalled_since.is_some());
+        assert_eq!(entry.backoff_until, Some(at(now + rest)), "after {:?}", entry.failed);
+        assert!(entry.failed.is_some());
     }
     fixture.update(now + 9, &lag(now + 9, 3_500, 0), &jobs(now + 9, None));
     let entry = fixture.0.get(view()).unwrap();
-    assert_eq!((entry.failures, entry.backoff_until, entry.stalled_since), (0, None, None));
+    assert_eq!((&entry.failed, entry.backoff_until), (&None, None));
 }
 
 #[test]
@@ -188,10 +188,10 @@ fn a_refusal_is_an_immediate_failure() {
     let lags = lag(10, 500, 30);
     fixture.0.record_start(&lags, BuildClass::Batch, at(100));
     assert_eq!(
-        fixture.0.record_refusal(view(), &Warmer::default(), at(101)),
+        fixture.0.record_refusal(view(), "403", &Warmer::default(), at(101)),
         Some(BuildClass::Batch)
     );
-    assert_eq!(fixture.0.record_refusal(view(), &Warmer::default(), at(102)), None);
+    assert_eq!(fixture.0.record_refusal(view(), "403", &Warmer::default(), at(102)), None);
     assert_eq!(fixture.0.get(view()).unwrap().backoff_until, Some(at(106)));
 }
 
@@ -281,7 +281,7 @@ fn possibly_current_index_is_built_once_per_database_change() {
         fixture.update(115, &same, &jobs(115, None)),
         ended(BuildClass::Batch, BuildResult::Built)
     );
-    assert_eq!(fixture.0.get(view()).unwrap().failures, 0);
+    assert_eq!(fixture.0.get(view()).unwrap().failed, None);
     assert!(fixture.0.is_phantom(&perhaps(500, 540)));
     assert!(!fixture.0.is_phantom(&perhaps(500, 541)), "a copy has changed");
 }

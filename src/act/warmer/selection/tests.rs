@@ -285,7 +285,7 @@ fn a_failed_build_is_delayed_and_stalled() {
     let all = index_lag::index_lags(&world.plan.snapshot);
     let mut history = BuildHistory::default();
     history.record_start(&all.buildable[0], BuildClass::Batch, ago(20));
-    history.record_refusal(all.buildable[0].ix, &world.settings, ago(2));
+    history.record_refusal(all.buildable[0].ix, "403", &world.settings, ago(2));
     let index = &world.choose(&history).indexes[0];
     assert_eq!(index.status, BuildStatus::Waiting(BuildRefusal::CoolDown));
     assert_eq!(index.stalled_since, Some(ago(2)));

@@ -99,9 +99,10 @@ fn finding(index: TargetRef<'_>, behind: u64, purges: &Purges) -> Wording {
     evidence.extend(bytes.map(|bytes| ("purge_bytes", bytes.into())));
     let query = view.and_then(|view| view.build_query.as_ref());
     let build = match query {
-        Some(query) => Remedy::get(
+        Some(query) => Remedy::query_view(
             "Have the index process them now. Purge nothing meanwhile, and wait until all copies have seen the purges: an index that is built before may keep rows of purged documents. The request may time out; the build goes on:",
-            &[&db, &query.design, "_view", &query.view],
+            &db,
+            query,
         ),
         None => "Query a view of the design document once: then CouchDB builds its index, which processes them.".into(),
     };
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!((only.severity, only.gain), (Severity::Warning, Gain::Unknown));
         assert_eq!(
             only.remedy[0].text.as_deref().unwrap_or_default(),
-            "curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"/orders/_design/reports/_view/all"
+            "curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"'/orders/_design/reports/_view/all?limit=0'"
         );
     }
 

@@ -52,7 +52,6 @@ fn finding(
 ) -> Wording {
     let bytes = index.file_bytes().unwrap_or_default();
     let query = index.view().and_then(|view| view.build_query.as_ref());
-    let view = query.map_or("", |query| &query.view);
     let mut evidence = vec![("updates_pending", pending.into()), ("file_bytes", bytes.into())];
     let mut grew = String::new();
     let change = situation.inputs.lags.change(index);
@@ -62,11 +61,9 @@ fn finding(
         evidence.push(("updates_pending_before", change.before.into()));
         evidence.push(("watched_seconds", change.span.as_secs().into()));
     }
-    let mut remedy = vec![Remedy::get(
-        "Have it built now; the request may time out, the build goes on:",
-        &[&name.db, &name.design, "_view", view],
-    )];
-    remedy.extend(warmer(situation));
+    let says = "Have it built now; the request may time out, the build goes on:";
+    let build = query.map(|query| Remedy::query_view(says, &name.db, query));
+    let remedy = build.into_iter().chain(warmer(situation)).collect();
     Wording {
         says: format!(
             "The index of {name} ({}) is at least {} changes behind its database, and nothing is building it. The next query will wait for all of them.{grew}",
@@ -128,7 +125,7 @@ mod tests {
         assert_eq!((only.severity, only.gain), (Severity::Warning, Gain::Risk(200 * MIB)));
         assert_eq!(
             only.remedy[0].text.as_deref().unwrap_or_default(),
-            "curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"/orders/_design/reports/_view/all"
+            "curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"'/orders/_design/reports/_view/all?limit=0'"
         );
     }
 

@@ -240,7 +240,7 @@ fn events() -> Vec<EventDetails> {
         EventDetails::TakenOver(setting("index_cleanup")),
         EventDetails::Restored(setting("index_cleanup")),
         EventDetails::IndexBuildStarted { target: target.clone(), class: "batch".into() },
-        EventDetails::IndexBuildFinished { target, result: "built".into() },
+        EventDetails::IndexBuildFinished { target, result: "built".into(), why: None },
         EventDetails::AdviceGiven { code: code.clone(), subject: subject.clone() },
         EventDetails::AdviceGone { code: code.clone(), subject: subject.clone() },
         EventDetails::AdviceMuted {
