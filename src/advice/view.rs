@@ -3,11 +3,11 @@
 //! Owns the records about advice, as a value: it receives what the rules found and what an operator
 //! muted, and returns what to store. Its task stores that.
 
-use super::{Finding, ForecastView, RuleResult, Severity, rule_of_code, rules};
+use super::{Finding, ForecastView, RuleResult, Severity, Subject, rule_of_code, rules};
 use crate::{
     model::records::{AdviceKey, AdviceRecord, Mute, StateChange},
-    text::Label,
-    text::listed,
+    table::TargetRef,
+    text::{Label, listed},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -80,6 +80,29 @@ impl AdviceView {
             let since = self.records.get(&key).and_then(|record| record.first_seen);
             Piece { result, finding, since, muted: whole.or_else(|| self.mute(&key, now)) }
         })
+    }
+
+    /// The findings about a target or its design documents that nobody muted.
+    pub fn about<'a>(
+        &'a self,
+        target: TargetRef<'a>,
+        now: Moment,
+    ) -> impl Iterator<Item = &'a Finding> {
+        let is_meant = move |subject: &Subject| match subject {
+            Subject::Target(id) => target.id() == *id,
+            Subject::Design { db, design } => {
+                let designs = target.view().map_or(&[][..], |view| &view.designs);
+                target.db_name().db == db && designs.iter().any(|it| **it == **design)
+            }
+            Subject::Cluster
+            | Subject::Database(_)
+            | Subject::Node(_)
+            | Subject::Volume(_)
+            | Subject::Channel(_)
+            | Subject::Setting(_) => false,
+        };
+        let pieces = self.pieces(now).into_iter().filter(|piece| piece.muted.is_none());
+        pieces.map(|piece| piece.finding).filter(move |finding| is_meant(&finding.subject))
     }
 
     /// Number of a rule's findings that nobody muted, by severity, and the bytes that acting on

@@ -102,6 +102,7 @@ pub use what_if::{
 pub use why::why;
 
 use crate::{
+    advice::AdviceView,
     model::{
         facts::{FactKind, Facts},
         target::{CLUSTER_NODE, TargetId, TargetKind, TargetState},
@@ -156,7 +157,7 @@ pub fn short_node(name: &str) -> &str {
 /// The nodes that do not answer.
 pub fn unanswered_nodes(plan: &Plan) -> Vec<String> {
     let nodes = plan.snapshot.members().map(|(_, node)| node);
-    let silent = nodes.filter(|node| node.is_served && node.is_up == Some(false));
+    let silent = nodes.filter(|node| node.is_served && node.is_down());
     silent.map(|node| node.name.to_string()).collect()
 }
 
@@ -282,6 +283,9 @@ pub struct Explained {
     /// For a part of a view, the view's id: no request compacts a part alone, so the decision is about the
     /// view.
     pub part_of: Option<String>,
+    /// What rules found about the target, as sentences; empty without a running recliner.
+    #[serde(default)]
+    pub advice: Vec<String>,
 }
 
 /// Views of the whole cluster, by the key that they share with their parts.
@@ -335,7 +339,14 @@ impl Explained {
         let reclaimable_by_sizes = target.reclaimable_by_sizes().filter(|it| Some(*it) > learned);
         let xray = target.inside().map(InsideLine::of);
         let target = Target::of(plan, target);
-        Self { target, why, fresh, reclaimable_by_sizes, xray, scores, start, ordered, part_of }
+        let advice = Vec::new();
+        Self { target, why, fresh, reclaimable_by_sizes, xray, scores, start, ordered, part_of, advice }
+    }
+
+    /// The same with what rules found about the target.
+    pub fn advised(self, target: TargetRef<'_>, advice: &AdviceView, now: Moment) -> Self {
+        let advice = advice.about(target, now).map(|finding| finding.says.clone()).collect();
+        Self { advice, ..self }
     }
 }
 

@@ -205,7 +205,7 @@ impl OperatorLog {
 fn first_sweep(observed: &ObservedState<'_>) -> Option<OperatorLogLine> {
     let nodes = observed.snapshot.nodes().iter().skip(1);
     let nodes = nodes.filter(|node| node.is_member && node.is_served);
-    let (down, there): (Vec<_>, Vec<_>) = nodes.partition(|node| node.is_up == Some(false));
+    let (down, there): (Vec<_>, Vec<_>) = nodes.partition(|node| node.is_down());
     let is_known = !there.is_empty() || !down.is_empty();
     is_known.then(|| OperatorLogLine::FirstSweep {
         nodes: there.len() as u64,

@@ -47,7 +47,7 @@ impl Snapshot {
     pub fn reachable_nodes(&self) -> BTreeSet<String> {
         let nodes = self.nodes().iter().skip(1);
         let nodes = nodes.filter(|node| node.is_served && node.is_member && !node.files_only);
-        let nodes = nodes.filter(|node| node.is_up != Some(false));
+        let nodes = nodes.filter(|node| !node.is_down());
         nodes.map(|node| node.name.to_string()).collect()
     }
 }
@@ -59,6 +59,8 @@ pub struct Node {
     pub name: Arc<str>,
     /// Whether it answered its last request; `None` before the first.
     pub is_up: Option<bool>,
+    /// When it was first found down, if it is.
+    pub down_since: Option<Moment>,
     /// Whether it is still a member of the cluster.
     pub is_member: bool,
     /// Whether this process serves the node. Nothing, not even zero, is known here about nodes that
@@ -94,6 +96,17 @@ pub struct Node {
 }
 
 impl Node {
+    /// Records whether it answers.
+    pub fn set_up(&mut self, is_up: Option<bool>, now: Moment) {
+        self.is_up = is_up;
+        self.down_since = self.is_down().then(|| self.down_since.unwrap_or(now));
+    }
+
+    /// Whether it is known not to answer.
+    pub fn is_down(&self) -> bool {
+        self.is_up == Some(false)
+    }
+
     /// The version of its CouchDB, if its own address is known.
     pub fn version(&self) -> Option<Version> {
         self.build.as_ref().map(Build::version)

@@ -17,7 +17,10 @@ use crate::{
     sources::inventory::InsideLine,
     text::{Label, counted, listed, three_digits},
 };
-use std::cmp::Reverse;
+use std::{
+    cmp::Reverse,
+    iter::{once, repeat},
+};
 
 /// Width of the labels before the text.
 const INDENT: usize = 14;
@@ -349,13 +352,16 @@ fn add_decision(explained: &Explained, lines: &mut Lines) {
         let [by, since, until] = [by, since, until].map(|text| printable(text));
         lines.add("ordered", &format!("by {by} at {since}{force}; it waits until {until} at most"));
     }
+    for (says, head) in explained.advice.iter().zip(once("advice").chain(repeat(""))) {
+        lines.add(head, &printable(says));
+    }
     let request = start.as_ref().map(|start| pasted(&start.request, start.url.as_deref()));
     let request = request.or_else(|| Some(pasted(ordered.as_ref()?.request.as_ref()?, None)));
     if let Some(request) = request {
         lines.add_unwrapped("request", &request);
     }
-    let heads = std::iter::once(if target.channel.is_some() { "not taken" } else { "channels" });
-    for (miss, head) in misses(target).zip(heads.chain(std::iter::repeat(""))) {
+    let heads = once(if target.channel.is_some() { "not taken" } else { "channels" });
+    for (miss, head) in misses(target).zip(heads.chain(repeat(""))) {
         lines.add(head, &format!("{}: {}", printable(&miss.channel), printable(&miss.says())));
     }
 }

@@ -25,7 +25,7 @@ const ROWS: usize = 25;
 /// What was read and when, in one line.
 pub(in crate::cli) fn headline(plan: &Plan) -> String {
     let nodes = plan.snapshot.nodes().iter().skip(1).filter(|node| node.is_member).count();
-    let down = plan.snapshot.nodes().iter().filter(|node| node.is_up == Some(false)).count();
+    let down = plan.snapshot.nodes().iter().filter(|node| node.is_down()).count();
     let down = if down > 0 { format!(", {down} of them down") } else { String::new() };
     let alone = plan.snapshot.nodes().iter().skip(1).all(|node| node.files_only);
     let what = match (alone, nodes) {

@@ -137,7 +137,7 @@ impl PressureTask {
         let mut old = std::mem::take(&mut self.nodes);
         for (at, node) in snapshot.nodes().iter().enumerate() {
             let is_probed =
-                node.is_served && node.is_member && !node.files_only && node.is_up != Some(false);
+                node.is_served && node.is_member && !node.files_only && !node.is_down();
             let Some(ix) = NodeIx::from_usize(at).filter(|ix| is_probed && *ix != NodeIx::CLUSTER)
             else {
                 continue;

@@ -31,7 +31,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Why targets are or are not candidates.",
         )
         .errors(&[route::BAD, route::ABSENT, route::BUSY])
-        .detail("The targets that a name matches, each with `why`, a sentence; `fresh`, why its facts are fresh (`measured` or `followed`); `scores`, how it compares with each channel for its kind; `start`, what would be sent (`request`, and `url` if an address is known); `ordered`, the order that waits for it; and `part_of`, for a view's part, the view that is queued instead."),
+        .detail("The targets that a name matches, each with `why`, a sentence; `fresh`, why its facts are fresh (`measured` or `followed`); `scores`, how it compares with each channel for its kind; `start`, what would be sent (`request`, and `url` if an address is known); `ordered`, the order that waits for it; `part_of`, for a view's part, the view that is queued instead; and `advice`, what rules found about it."),
     ]
 }
 
@@ -56,6 +56,7 @@ async fn explain(
     ValidQuery(query): ValidQuery<ExplainQuery>,
 ) -> Result<Answer<Explanations>, ApiError> {
     let status = Arc::clone(&state.status.borrow());
+    let (advice, now) = (Arc::clone(&state.advice.borrow()), state.clock.now());
     worked_out(&state, move |plan| {
         let page = PageRange::new(query.offset, query.limit).map_err(ApiError::bad)?;
         let Some(text) = &query.target else {
@@ -79,8 +80,10 @@ async fn explain(
         };
         let views = WholeViews::of(&plan, page.of(&found));
         let shown = page.of(&found).to_vec().into_iter();
-        let lines = shown
-            .filter_map(move |ix| Some(Explained::of(&plan, plan.snapshot.target(ix)?, &views)));
+        let lines = shown.filter_map(move |ix| {
+            let target = plan.snapshot.target(ix)?;
+            Some(Explained::of(&plan, target, &views).advised(target, &advice, now))
+        });
         Ok(StreamedData::with_list("targets", &head, lines))
     })
     .await

@@ -151,7 +151,7 @@ impl Status {
             let found = problem.chain(line.findings.iter().cloned());
             found.map(|says| (line.node.clone(), says)).collect::<Vec<_>>()
         };
-        about_nodes("about smoosh", self.smoosh.iter().flat_map(of).collect())
+        about_nodes(" about smoosh", self.smoosh.iter().flat_map(of).collect())
     }
 
     /// The findings about the nodes themselves, in one line.
@@ -160,7 +160,7 @@ impl Status {
         let found = served.flat_map(|node| {
             node.findings.iter().map(|says| (node.node.clone(), says.to_string()))
         });
-        about_nodes("about how nodes are reached", found.collect())
+        about_nodes("", found.collect())
     }
 
     /// The sentence that nothing is wrong; `None` if something is.
@@ -195,7 +195,7 @@ fn about_nodes(about: &str, found: Vec<(String, String)>) -> Option<Concern> {
             let mut nodes: Vec<&str> = found.iter().map(|(node, _)| &**node).collect();
             nodes.dedup();
             format!(
-                "{many} findings {about} on {}, the first about {first}.",
+                "{many} findings{about} on {}, the first about {first}.",
                 counted(nodes.len() as u64, "node", "nodes")
             )
         }

@@ -137,7 +137,7 @@ impl JobLine {
     fn of(job: &Job, plan: &Plan) -> Self {
         let target = job.target.and_then(|ix| plan.snapshot.target(ix));
         let is_down =
-            plan.snapshot.node(job.key.node).is_some_and(|node| node.is_up == Some(false));
+            plan.snapshot.node(job.key.node).is_some_and(|node| node.is_down());
         let work = match &job.key.kind {
             JobKind::CompactDb | JobKind::CompactView(_) => "compaction",
             JobKind::BuildView(_) | JobKind::BuildSearch(..) => "build",

@@ -9,7 +9,7 @@ use crate::{
     model::{rounding::to_bytes, target::TargetKind},
     plan::{
         Plan,
-        pressure::{Pressures, Signal},
+        pressure::{NodePressure, Pressures, Signal},
     },
     table::{DiskUsage, Node, NodeIx, NodeSmoosh, SmooshChannel, Totals, VolumeUsage},
     text::Label,
@@ -78,7 +78,7 @@ impl NodeLine {
             served: node.is_served,
             version: node.build.as_ref().map(Build::to_string),
             own_address: node.own_address.found().is_some(),
-            findings: findings(node),
+            findings: findings(node, plan.conditions.pressures.nodes.get(&at)),
             last_success: node.last_success.map(Moment::rfc3339),
             smoosh: Word::Borrowed(match node.smoosh {
                 NodeSmoosh::NoDirectAddress => "no_direct_address",
@@ -95,7 +95,7 @@ impl NodeLine {
 }
 
 /// Advice about a node for the operator.
-fn findings(node: &Node) -> Vec<Word> {
+fn findings(node: &Node, load: Option<&NodePressure>) -> Vec<Word> {
     let needs_address = node.is_served && matches!(node.own_address, OwnAddress::NotConfigured);
     let finding = Word::Borrowed(
         "no direct address: list it under couchdb.nodes, or repeat --couchdb.url for it",
@@ -103,7 +103,17 @@ fn findings(node: &Node) -> Vec<Word> {
     let foreign = node.foreign_directory.as_deref().map(|problem| Word::Owned(problem.to_owned()));
     let unread = node.unread_tasks.as_deref();
     let unread = unread.map(|why| Word::Owned(format!("what runs on it is unknown: {why}")));
-    needs_address.then_some(finding).into_iter().chain(foreign).chain(unread).collect()
+    let maintenance = load.and_then(|load| load.maintenance_since).map(|since| {
+        Word::Owned(format!("in maintenance mode since {}: nothing starts there", since.rfc3339()))
+    });
+    let upgrade = load.and_then(|load| load.upgrade_since).map(|since| {
+        Word::Owned(format!(
+            "marked as being upgraded ([couchdb] upgrade_in_progress) since {}: nothing starts there",
+            since.rfc3339()
+        ))
+    });
+    let findings = [maintenance, upgrade, needs_address.then_some(finding), foreign, unread];
+    findings.into_iter().flatten().collect()
 }
 
 /// The nodes of a plan, without the pseudo node.
@@ -292,10 +302,23 @@ mod tests {
     #[test]
     fn findings_say_that_running_tasks_could_not_be_read() {
         let unread = Some("GET /_node/couchdb@a/_active_tasks: larger than 16 MiB".into());
-        let found = findings(&Node { unread_tasks: unread, ..Node::default() });
+        let found = findings(&Node { unread_tasks: unread, ..Node::default() }, None);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert!(only.starts_with("what runs on it is unknown: GET /_node/"), "{only}");
-        assert_eq!(findings(&Node::default()).len(), 0);
+        assert_eq!(findings(&Node::default(), None).len(), 0);
+    }
+
+    #[test]
+    fn findings_say_why_nothing_starts_on_a_node() {
+        let load = NodePressure {
+            maintenance_since: Some(Moment::from_unix(1_795_222_434)),
+            ..NodePressure::default()
+        };
+        let found = findings(&Node::default(), Some(&load));
+        assert_eq!(
+            found,
+            ["in maintenance mode since 2026-11-21T00:53:54Z: nothing starts there"]
+        );
     }
 
     #[test]

@@ -130,7 +130,7 @@ fn finding(first: TargetRef<'_>, targets: &[TargetRef<'_>], loss: &Loss) -> Word
 /// copies where the shard map places none.
 fn renamed(situation: &Situation<'_>, findings: &mut Findings) {
     let snapshot = situation.snapshot();
-    let is_down = |node: &Node| node.is_member && node.is_up == Some(false);
+    let is_down = |node: &Node| node.is_member && node.is_down();
     if situation.survey.orphans.is_empty() || !snapshot.nodes().iter().any(|node| is_down(node)) {
         return;
     }

@@ -14,7 +14,7 @@ const MIN_FAILURES: u32 = 3;
 pub(crate) const RULE: Rule = Rule {
     code: "failing_build",
     finds: "View and search indexes whose builds fail each time.",
-    because: "CouchDB accepts a build at once and reports nothing when it fails: the indexer just ends, and the index lags as before. Each query of it fails or times out. Usual causes are a document that ends the query server, a map function that CouchDB cannot compile, or a query server that does not start. recliner counts the builds that its warmer requested, three failures in a row at least; in advise mode there are none.",
+    because: "CouchDB accepts a build at once and reports nothing when it fails: the indexer just ends, and the index lags as before. Each query of it fails or times out. Usual causes are a document that ends the query server, a map function that CouchDB cannot compile, or a query server that does not start. recliner counts the builds that its warmer requested, three failures in a row at least; in advise mode there are none. A lag is read from one range only, so a document that breaks the index of another range is not noticed.",
     ..Rule::warning(check)
 };
 
