@@ -114,6 +114,14 @@ pub struct IndexBuilds {
     pub finished: BTreeMap<(BuildClass, BuildResult), u64>,
 }
 
+impl IndexBuilds {
+    /// Whether this process requested a build of an index that still runs.
+    pub fn requests(&self, ix: TargetIx) -> bool {
+        let is_running = |index: &LaggingIndex| index.status == BuildStatus::Building;
+        self.indexes.iter().any(|index| index.ix == ix && is_running(index))
+    }
+}
+
 /// Handle for reading the state of the warmer.
 #[derive(Clone, Debug)]
 pub struct WarmerHandle {
@@ -337,9 +345,8 @@ impl WarmerTask {
             };
             *count.entry(index.class).or_default() += 1;
         }
-        let failed: FailedBuildsByIndex = (indexes.iter())
-            .filter_map(|index| Some((index.ix, index.failed.clone()?)))
-            .collect();
+        let failed: FailedBuildsByIndex =
+            (indexes.iter()).filter_map(|index| Some((index.ix, index.failed.clone()?))).collect();
         self.failed.send_if_modified(|published| {
             let is_new = **published != failed;
             if is_new {

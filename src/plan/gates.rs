@@ -191,7 +191,8 @@ impl GateInputs<'_> {
 }
 
 fn node_down_refusal(node: &Node) -> Option<Refusal> {
-    let refusal = Refusal { since: node.down_since, ..Refusal::without_numbers(RefusalReason::NodeDown) };
+    let refusal =
+        Refusal { since: node.down_since, ..Refusal::without_numbers(RefusalReason::NodeDown) };
     node.is_down().then_some(refusal)
 }
 

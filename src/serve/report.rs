@@ -340,7 +340,18 @@ impl Explained {
         let xray = target.inside().map(InsideLine::of);
         let target = Target::of(plan, target);
         let advice = Vec::new();
-        Self { target, why, fresh, reclaimable_by_sizes, xray, scores, start, ordered, part_of, advice }
+        Self {
+            target,
+            why,
+            fresh,
+            reclaimable_by_sizes,
+            xray,
+            scores,
+            start,
+            ordered,
+            part_of,
+            advice,
+        }
     }
 
     /// The same with what rules found about the target.

@@ -369,7 +369,8 @@ impl IndexHistory {
         let doublings = failures.min(16);
         let pause = settings.delay.max(Duration::from_secs(1)).saturating_mul(1 << doublings);
         self.backoff_until = Some(now.plus(pause.min(MAX_BACKOFF)));
-        self.failed = Some(FailedBuilds { count: failures.saturating_add(1), since, refused_because });
+        self.failed =
+            Some(FailedBuilds { count: failures.saturating_add(1), since, refused_because });
     }
 }
 

@@ -22,8 +22,7 @@ use crate::{
     sources::node_settings::NodeSettings,
     table::{
         CompactionFiles, DbName, DiskUsage, Draft, IndexQuery, NodeIx, ShardMapEntry, TargetIx,
-        TargetRef,
-        View,
+        TargetRef, View,
     },
 };
 use compaction_settings::NodeConfig;

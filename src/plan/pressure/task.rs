@@ -136,8 +136,7 @@ impl PressureTask {
         let snapshot = Arc::clone(&self.snapshots.borrow_and_update());
         let mut old = std::mem::take(&mut self.nodes);
         for (at, node) in snapshot.nodes().iter().enumerate() {
-            let is_probed =
-                node.is_served && node.is_member && !node.files_only && !node.is_down();
+            let is_probed = node.is_served && node.is_member && !node.files_only && !node.is_down();
             let Some(ix) = NodeIx::from_usize(at).filter(|ix| is_probed && *ix != NodeIx::CLUSTER)
             else {
                 continue;

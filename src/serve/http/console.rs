@@ -363,7 +363,7 @@ async fn overview(state: &AppState) -> Result<Page, ApiError> {
         console::overview(&OverviewAnswers {
             status: status_of(state, plan),
             space: Space::of(plan, &state.advice.borrow()),
-            jobs: Jobs::of(plan),
+            jobs: Jobs::of(plan, &state.builds.borrow()),
             planned,
             waiting,
             advice,
@@ -604,7 +604,7 @@ async fn jobs(state: &AppState, given: Given) -> Result<Page, ApiError> {
             Ok(Outcomes { limit, outcomes, next_before: last.filter(|_| found.has_more) })
         }
     };
-    let jobs = Jobs::of(&state.plan.borrow().clone());
+    let jobs = Jobs::of(&state.plan.borrow().clone(), &state.builds.borrow());
     let RunList { runs } = in_turn(state, |plan| Ok(RunList::of(&plan))).await?;
     let takes_orders = state.allow.admin;
     Ok(console::jobs(&JobAnswers { jobs, runs, takes_orders, outcomes, given, now }))

@@ -133,7 +133,7 @@ async fn space(state: AppState, _: NoQuery) -> Result<Answer<Space>, ApiError> {
 /// Lists running compactions and index builds, and when each node last reported its tasks.
 async fn jobs(state: AppState, _: NoQuery) -> Result<Answer<Jobs>, ApiError> {
     let plan = Arc::clone(&state.plan.borrow());
-    Ok(Answer::of(&Jobs::of(&plan)))
+    Ok(Answer::of(&Jobs::of(&plan, &state.builds.borrow())))
 }
 
 /// Shows the active configuration, with secrets replaced.

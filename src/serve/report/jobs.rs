@@ -6,8 +6,9 @@ use super::{
     vocabulary::Word,
 };
 use crate::{
+    act::warmer::IndexBuilds,
     jobs::{Job, JobKind},
-    model::target::file_name,
+    model::{records::JobOwner, target::file_name},
     plan::Plan,
     table::NodeIx,
     text::Label,
@@ -118,8 +119,8 @@ impl Jobs {
             .text(wide("started by"), |it| Cell::words(it.owner.replace('_', " ")))
     }
 
-    /// The jobs that a plan is based on.
-    pub fn of(plan: &Plan) -> Self {
+    /// The jobs that a plan is based on; the warmer knows which index builds it requested.
+    pub fn of(plan: &Plan, builds: &IndexBuilds) -> Self {
         let jobs = &plan.conditions.jobs;
         let polled = jobs
             .polled_nodes
@@ -128,20 +129,21 @@ impl Jobs {
         Self {
             generated_at: plan.planned_at.rfc3339(),
             nodes: polled.collect(),
-            jobs: jobs.list.iter().map(|job| JobLine::of(job, plan)).collect(),
+            jobs: jobs.list.iter().map(|job| JobLine::of(job, plan, builds)).collect(),
         }
     }
 }
 
 impl JobLine {
-    fn of(job: &Job, plan: &Plan) -> Self {
+    fn of(job: &Job, plan: &Plan, builds: &IndexBuilds) -> Self {
         let target = job.target.and_then(|ix| plan.snapshot.target(ix));
-        let is_down =
-            plan.snapshot.node(job.key.node).is_some_and(|node| node.is_down());
+        let is_down = plan.snapshot.node(job.key.node).is_some_and(|node| node.is_down());
         let work = match &job.key.kind {
             JobKind::CompactDb | JobKind::CompactView(_) => "compaction",
             JobKind::BuildView(_) | JobKind::BuildSearch(..) => "build",
         };
+        let is_requested = !job.is_compaction() && job.target.is_some_and(|ix| builds.requests(ix));
+        let owner = if is_requested { JobOwner::Recliner } else { job.owner };
         Self {
             node: node(plan, job.key.node),
             kind: job.target_kind.label().into(),
@@ -149,7 +151,7 @@ impl JobLine {
             shard: job.key.shard.to_string(),
             ddoc: job.key.kind.design().map(ToString::to_string),
             target: target.map(|target| target.id().to_string()),
-            owner: job.owner.label().into(),
+            owner: owner.label().into(),
             channel: job.channel.as_deref().map(ToOwned::to_owned),
             phase: if is_down { NODE_DOWN } else { job.phase.label() }.into(),
             since: job.started_at.rfc3339(),

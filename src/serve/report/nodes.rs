@@ -315,10 +315,7 @@ mod tests {
             ..NodePressure::default()
         };
         let found = findings(&Node::default(), Some(&load));
-        assert_eq!(
-            found,
-            ["in maintenance mode since 2026-11-21T00:53:54Z: nothing starts there"]
-        );
+        assert_eq!(found, ["in maintenance mode since 2026-11-21T00:53:54Z: nothing starts there"]);
     }
 
     #[test]
