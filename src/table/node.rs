@@ -59,6 +59,8 @@ pub struct Node {
     pub name: Arc<str>,
     /// Whether it answered its last request; `None` before the first.
     pub is_up: Option<bool>,
+    /// When this process first found that it did not answer, if it still does not.
+    pub down_since: Option<Moment>,
     /// Whether it is still a member of the cluster.
     pub is_member: bool,
     /// Whether this process serves the node. Nothing, not even zero, is known here about nodes that
