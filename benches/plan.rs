@@ -61,6 +61,7 @@ fn conditions(snapshot: &Snapshot, available: u64) -> Conditions {
         name: Arc::clone(&node.name),
         nodes: vec![Arc::clone(&node.name)],
         space: Some(VolumeSpace { available, size: None, held: None, measured_at: NOW }),
+        is_stated: false,
         falling_since: None,
         problem: None,
     });

@@ -155,6 +155,8 @@ fn mean(samples: &[Sample], bytes: impl Fn(&Sample) -> u64) -> u64 {
 pub struct VolumeOutlook {
     /// Its name.
     pub name: Arc<str>,
+    /// The nodes with files on it.
+    pub nodes: Vec<Arc<str>>,
     /// Free bytes at each sample, zero when full.
     pub free_bytes: Vec<u64>,
     /// What compactions free on it.
@@ -429,6 +431,7 @@ impl Unchecked {
             }
             VolumeOutlook {
                 name: Arc::clone(&volume.name),
+                nodes: volume.nodes.clone(),
                 free_bytes: free.iter().copied().map(to_bytes).collect(),
                 freed: FreedCourse(freed),
             }

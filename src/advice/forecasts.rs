@@ -25,8 +25,7 @@ const INTERVAL: Duration = Duration::from_secs(3_600);
 const SIMULATION_INTERVAL: Duration = Duration::from_secs(24 * 3_600);
 const SIMULATION_INTERVAL_FILLING: Duration = Duration::from_secs(6 * 3_600);
 
-/// The forecasts of each volume by name, or why there is none. Volumes with unknown free space, and
-/// those of nodes with several volumes, are left out.
+/// The forecasts of each volume by name, or why there is none. Volumes with unknown free space are left out.
 pub type ForecastsByVolume = BTreeMap<Arc<str>, Result<VolumeForecasts, Withheld>>;
 
 /// The forecasts, and what they are made from.
@@ -62,6 +61,12 @@ impl Forecaster {
         !self.view.histories.is_empty()
     }
 
+    /// Whether any forecast is withheld for such a reason.
+    fn has_withheld(&self, is_reason: fn(&Withheld) -> bool) -> bool {
+        let mut withheld = self.view.by_volume.values().filter_map(|it| it.as_ref().err());
+        withheld.any(is_reason)
+    }
+
     /// Makes new forecasts if they are old, keeps those of a new day, and compares those whose time
     /// has come; returns what to store.
     pub(super) fn update(
@@ -72,10 +77,12 @@ impl Forecaster {
     ) -> Vec<StateChange> {
         let is_old = self.made_at.is_none_or(|at| at > now || at.age(now) >= INTERVAL);
         let is_new = !self.has_books() && !histories.is_empty();
-        if is_old || is_new {
+        // While growth was not watched for long enough, the reason says for how long, which changes.
+        let is_watched_longer = self.has_withheld(|it| matches!(it, Withheld::Watched(_)));
+        if is_old || is_new || is_watched_longer {
             self.make(plan, histories, now);
         }
-        let volumes = plan.conditions.disks.volumes.iter();
+        let volumes = plan.conditions.disks.volumes.iter().filter(|volume| !volume.is_stated);
         let known = volumes.filter_map(|volume| Some((&volume.name, volume.space?.available)));
         let mut changed = Vec::new();
         for (name, free_bytes) in known {
@@ -141,10 +148,10 @@ impl Forecaster {
         is_filling: bool,
         now: Moment,
     ) {
-        let is_watched = |it: &Result<_, Withheld>| !matches!(it, Err(Withheld::Watched(_)));
+        let needs = |it: &Result<_, Withheld>| matches!(it, Ok(_) | Err(Withheld::NotSimulated));
         let interval = if is_filling { SIMULATION_INTERVAL_FILLING } else { SIMULATION_INTERVAL };
         let is_due = self.began_at.is_none_or(|at| at > now || at.age(now) >= interval);
-        if is_due && self.running.is_none() && self.view.by_volume.values().any(is_watched) {
+        if is_due && self.running.is_none() && self.view.by_volume.values().any(needs) {
             self.began_at = Some(now);
             let (plan, smoosh) = (Arc::clone(plan), smoosh());
             let watched = self.view.histories.values().map(|history| history.watched(now));
@@ -212,6 +219,21 @@ mod tests {
         assert_eq!(forecaster.update(&plan, &books(1, NOW), NOW), []);
         assert_eq!(known(&forecaster), Some(&Err(Withheld::Watched(DAY))));
         assert!(!simulate(&mut forecaster), "nothing needs it");
+        let later = NOW.plus(Duration::from_secs(60));
+        assert_eq!(forecaster.update(&plan, &books(1, NOW), later), []);
+        let watched = DAY + Duration::from_secs(60);
+        assert_eq!(known(&forecaster), Some(&Err(Withheld::Watched(watched))), "it is never stale");
+        let mut stated = (*plan).clone();
+        for volume in &mut Arc::make_mut(&mut stated.conditions.disks).volumes {
+            volume.is_stated = true;
+        }
+        forecaster.made_at = None;
+        assert_eq!(forecaster.update(&stated, &books(14, NOW), NOW), []);
+        assert_eq!(known(&forecaster), Some(&Err(Withheld::Stated)));
+        assert!(!simulate(&mut forecaster), "nothing needs it");
+        forecaster.made_at = None;
+        assert_eq!(forecaster.update(&plan, &Arc::default(), NOW), []);
+        assert_eq!(known(&forecaster), Some(&Err(Withheld::SizeUnknown)), "nothing can be booked");
         forecaster.made_at = None;
         assert_eq!(forecaster.update(&plan, &books(14, NOW), NOW), []);
         assert_eq!(known(&forecaster), Some(&Err(Withheld::NotSimulated)));

@@ -209,7 +209,7 @@ async fn await_free_space(watch: &mut ClusterMonitor, seen: Arc<Plan>) -> Arc<Pl
     };
     for volume in &plan.conditions.disks.volumes {
         if let Some(why) = &volume.problem {
-            let says = format!("the free space of {} is not known: {why}", volume.name);
+            let says = format!("the free space of {} is not known: {why}", volume.title());
             print_error(&printable(&says));
         }
     }

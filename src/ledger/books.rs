@@ -412,7 +412,8 @@ impl Books {
             return;
         }
         self.volumes.retain(|name, account| {
-            groups.iter().any(|group| group.name == *name && group.nodes == account.nodes)
+            let is_of = |it: &Group| it.name == *name && it.nodes == account.nodes && !it.is_stated;
+            groups.iter().any(is_of)
         });
         let is_read = |group: &Group, books: &Self| {
             let served = || group.nodes.iter().filter(|node| books.members.contains(*node));
@@ -531,6 +532,9 @@ struct Group {
     nodes: Vec<String>,
     /// Used bytes, if all are known.
     used: Option<i64>,
+    /// Whether the configuration states the free space of any: then every byte written would be matched by one that no
+    /// file explains.
+    is_stated: bool,
 }
 
 fn volumes(disks: &Disks) -> Vec<Group> {
@@ -544,14 +548,18 @@ fn volumes(disks: &Disks) -> Vec<Group> {
                 let new = nodes.into_iter().filter(|node| !group.nodes.contains(node));
                 let new: Vec<String> = new.collect();
                 group.nodes.extend(new);
+                group.is_stated |= volume.is_stated;
             }
-            None => groups.push(Group { name: volume.name.to_string(), nodes, used }),
+            None => {
+                let (name, is_stated) = (volume.name.to_string(), volume.is_stated);
+                groups.push(Group { name, nodes, used, is_stated });
+            }
         }
     }
     groups
 }
 
 fn used_bytes(volume: &Volume) -> Option<i64> {
-    let space = volume.space?;
+    let space = volume.space.filter(|_| !volume.is_stated)?;
     Some(difference(space.available, space.size?))
 }

@@ -214,6 +214,7 @@ impl World {
             name: "couchdb@a".into(),
             nodes: vec!["couchdb@a".into()],
             space: Some(space),
+            is_stated: false,
             falling_since: None,
             problem: None,
         };
@@ -460,6 +461,30 @@ fn changes_while_not_running_are_attributed_and_marked_as_a_gap() {
     let all = changes(&world.books, &[], &ChangesQuery::default());
     let gaps = all.iter().find(|it| it.volume.is_some()).map(|it| it.gaps.len());
     assert_eq!(gaps, Some(1), "{all:?}");
+}
+
+#[test]
+fn stated_free_space_explains_nothing() {
+    let mut world = World::new();
+    let mut disks = world.disks();
+    disks.volumes[0].is_stated = true;
+    let grown = i64::try_from(9 * MIB).unwrap();
+    for _ in 0..2 {
+        // The earlier account of the volume ends, because its used bytes are no longer measured.
+        world.books.measure(&disks, world.now);
+        assert!(world.books.volumes.is_empty());
+        world.act(0, 0, 9 * MIB);
+        world.now = world.now.plus(INTERVAL);
+        world.draft.publish(world.now);
+        let movements = world.draft.take_movements();
+        world.books.receive(movements, world.now);
+        world.books.swept(world.now);
+    }
+    let all = changes(&world.books, &[], &ChangesQuery::default());
+    let of_a = all.iter().find(|it| it.nodes == ["couchdb@a"]).unwrap();
+    let causes: Vec<_> = of_a.entries.iter().map(|it| it.cause.unwrap()).collect();
+    assert_eq!(of_a.volume, None);
+    assert!(of_a.after >= of_a.before + grown && !causes.contains(&Cause::Unaccounted), "{of_a:?}");
 }
 
 #[test]

@@ -244,6 +244,17 @@ pub enum Withheld {
     /// Growth was not watched for long enough.
     #[error("growth was watched for {}, and a forecast needs {}", format_rounded(*.0), format_rounded(MIN_WATCHED))]
     Watched(Duration),
+    /// The configuration states its free space.
+    #[error(
+        "its free space is a fixed number in headroom.volumes, which says nothing about what is written"
+    )]
+    Stated,
+    /// Its size is unknown, so the ledger cannot tell how much of it is used.
+    #[error("its size is unknown: give it `size` or a `size_query` in headroom.volumes")]
+    SizeUnknown,
+    /// A node has several volumes, or was not read yet.
+    #[error("it is unknown which files are on it: a node has several volumes, or was not read yet")]
+    FilesUnknown,
     /// What compactions will free is not simulated yet.
     #[error("what compactions will free is being simulated")]
     NotSimulated,

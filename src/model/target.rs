@@ -15,6 +15,12 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 /// The pseudo-node of cluster-wide targets: views and cleanups over HTTP.
 pub const CLUSTER_NODE: &str = "_cluster";
 
+/// A node's name without `couchdb@`, CouchDB's default; other names stay whole. It does not depend on
+/// the other nodes' names, so a node has the same short name everywhere, and no two nodes share one.
+pub fn short_node(name: &str) -> &str {
+    name.strip_prefix("couchdb@").unwrap_or(name)
+}
+
 /// The kind of a target.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]

@@ -15,7 +15,9 @@ pub use volume_specs::{LocalDirectories, SpaceSource, VolumeSpec};
 
 use crate::{
     jobs::{Job, Jobs},
+    model::target::short_node,
     table::Snapshot,
+    text::listed,
 };
 use std::sync::Arc;
 use wall_clock::Moment;
@@ -43,13 +45,38 @@ pub struct Volume {
     pub nodes: Vec<Arc<str>>,
     /// Its free space; `None` if unknown or too old to rely on.
     pub space: Option<VolumeSpace>,
+    /// Whether the configuration states its free space. Such a number measures nothing: it stays the same whatever
+    /// is written, so nothing can be concluded from its difference to the sizes of files.
+    pub is_stated: bool,
     /// When free space began to fall faster than the jobs on the volume explain.
     pub falling_since: Option<Moment>,
     /// Why its space is unknown.
     pub problem: Option<String>,
 }
 
+/// Maximum number of nodes that a volume's title names.
+const NAMED_NODES: usize = 2;
+
+/// A volume's name for people. A volume is named after its first node, so one that several nodes share is shown by its
+/// nodes instead: `a, b and 1 more`.
+pub fn volume_title(name: &str, nodes: &[impl AsRef<str>]) -> String {
+    let Some(first) = nodes.first().filter(|_| nodes.len() > 1) else { return name.to_owned() };
+    let more = nodes.len().saturating_sub(NAMED_NODES);
+    let named = nodes.iter().take(NAMED_NODES).map(|node| short_node(node.as_ref()).to_owned());
+    let named: Vec<String> = named.collect();
+    let title =
+        if more > 0 { format!("{} and {more} more", named.join(", ")) } else { listed(&named) };
+    // The second volume of the same nodes has a number.
+    if first.as_ref() == name { title } else { format!("{} ({title})", short_node(name)) }
+}
+
 impl Volume {
+    /// Its name for people.
+    #[must_use]
+    pub fn title(&self) -> String {
+        volume_title(&self.name, &self.nodes)
+    }
+
     /// The compactions on it, including those that others started.
     pub fn jobs<'a>(
         &'a self,
@@ -97,5 +124,24 @@ impl Disks {
     /// The volumes that hold files of a node.
     pub fn of_node<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a Volume> {
         self.volumes.iter().filter(move |volume| volume.nodes.iter().any(|name| &**name == node))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_volume_is_titled_by_its_nodes() {
+        for (name, nodes, title) in [
+            ("couchdb@a", &["couchdb@a"][..], "couchdb@a"),
+            ("couchdb@a-2", &["couchdb@a"], "couchdb@a-2"),
+            ("couchdb@a", &["couchdb@a", "n@b"], "a and n@b"),
+            ("couchdb@a", &["couchdb@a", "couchdb@b", "couchdb@c"], "a, b and 1 more"),
+            ("couchdb@a-2", &["couchdb@a", "couchdb@b"], "a-2 (a and b)"),
+            ("couchdb@a", &[], "couchdb@a"),
+        ] {
+            assert_eq!(volume_title(name, nodes), title);
+        }
     }
 }

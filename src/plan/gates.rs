@@ -35,7 +35,7 @@ const GATES: [(RefusalReason, GateCheck); 9] = [
     (RefusalReason::NodeDown, |_, _, node| node_down_refusal(node)),
     (RefusalReason::Maintenance, |inputs, at, _| inputs.maintenance_refusal(at)),
     (RefusalReason::Upgrade, |inputs, at, _| inputs.upgrade_refusal(at)),
-    (RefusalReason::Ramp, |inputs, at, _| inputs.ramp_refusal(at)),
+    (RefusalReason::Ramp, |inputs, at, node| inputs.ramp_refusal(at, node)),
     (RefusalReason::Duty, |inputs, at, _| inputs.duty_refusal(at)),
     (RefusalReason::Pressure, |inputs, at, _| inputs.pressure_refusal(at)),
 ];
@@ -162,12 +162,13 @@ impl GateInputs<'_> {
         self.conditions.jobs.polled_nodes.iter().any(|(polled, _)| *polled == at)
     }
 
-    fn ramp_refusal(&self, at: NodeIx) -> Option<Refusal> {
+    fn ramp_refusal(&self, at: NodeIx, node: &Node) -> Option<Refusal> {
         let history = &self.conditions.constraints;
-        // Until the first poll, jobs that an earlier process left running are unknown.
+        // Until the first poll, jobs that an earlier process left running are unknown; later ones after a poll failed.
         if at != NodeIx::CLUSTER && history.enforcing_since.is_some() && !self.was_polled(at) {
             let refusal = Refusal::without_numbers(RefusalReason::Ramp);
-            return Some(refusal.since(history.enforcing_since));
+            let first = history.enforcing_since.filter(|_| node.unread_tasks.is_none());
+            return Some(Refusal { since: node.down_since.or(first), ..refusal });
         }
         let wait = self.rules.limits.wait;
         let last =
@@ -242,7 +243,7 @@ impl ClosedGates {
         for (at, node) in snapshot.nodes().iter().enumerate() {
             let at = NodeIx::from_usize(at).unwrap_or_default();
             rests.push(gate_inputs.duty_refusal(at));
-            ramps.push(gate_inputs.ramp_refusal(at));
+            ramps.push(gate_inputs.ramp_refusal(at, node));
             for (channel, window_state) in channels.list.iter().zip(window_states) {
                 refusals.push(gate_inputs.channel_refusal(at, node, channel, *window_state));
             }
@@ -300,6 +301,31 @@ pub(super) fn next_change(
 mod tests {
     use super::*;
     use crate::model::settings::limits::Limits;
+    use std::sync::Arc;
+
+    #[test]
+    fn gates_of_a_silent_node_are_closed_since_it_is_silent() {
+        let (down, began) = (Moment::from_unix(700), Moment::from_unix(100));
+        let mut conditions = Conditions::default();
+        Arc::make_mut(&mut conditions.constraints).enforcing_since = Some(began);
+        let inputs = GateInputs {
+            rules: &Rules::default(),
+            conditions: &conditions,
+            now: Moment::from_unix(900),
+            running_compactions: 0,
+        };
+        let since = |gate, node: &Node| {
+            let at = NodeIx::from_usize(1).unwrap();
+            inputs.gate_refusal(gate, at, node).map(|refusal| refusal.since)
+        };
+        let new = Node::default();
+        let gates = [RefusalReason::NodeDown, RefusalReason::Ramp];
+        assert_eq!(gates.map(|gate| since(gate, &new)), [None, Some(Some(began))]);
+        let silent = Node { is_up: Some(false), down_since: Some(down), ..Node::default() };
+        assert_eq!(gates.map(|gate| since(gate, &silent)), [Some(Some(down)); 2]);
+        let unread = Node { is_up: Some(true), unread_tasks: Some("".into()), ..Node::default() };
+        assert_eq!(gates.map(|gate| since(gate, &unread)), [None, Some(None)]);
+    }
 
     #[test]
     fn ramp_doubles_allowed_jobs_every_30_s_or_longer_wait() {

@@ -14,7 +14,6 @@ use crate::{
     model::{channel::Channels, score::RentNow, settings::limits::BUDGET_PERIOD},
     table::{NodeIx, Snapshot, TargetRef},
 };
-use std::sync::Arc;
 use wall_clock::Moment;
 
 /// Factor on a horizon where a node is as busy as allowed, and where the hourly budget is used up.
@@ -26,8 +25,8 @@ const CHEAP_BUDGET_SHARE: f64 = 0.5;
 /// The volume that shortens a node's horizons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScarceVolume {
-    /// Its name.
-    pub name: Arc<str>,
+    /// Its name, for people.
+    pub name: String,
     /// Its free share, 0 to 1.
     pub free_share: f64,
 }
@@ -39,8 +38,8 @@ pub struct HorizonFactor {
     pub space: f64,
     /// The fullest volume, if it shortens them.
     pub scarce_volume: Option<ScarceVolume>,
-    /// A volume that cannot shorten them, because its size is unknown.
-    pub unsized_volume: Option<Arc<str>>,
+    /// The name of a volume that cannot shorten them, because its size is unknown.
+    pub unsized_volume: Option<String>,
     /// How much load lengthens them; at least one.
     pub load: f64,
     /// How much the hourly budget lengthens them; at least one.
@@ -161,9 +160,9 @@ impl HorizonFactors {
 }
 
 /// The first of a node's volumes whose free space is known but whose size is not.
-fn volume_of_unknown_size(disks: &Disks, node: &str) -> Option<Arc<str>> {
+fn volume_of_unknown_size(disks: &Disks, node: &str) -> Option<String> {
     let is_unsized = |volume: &&Volume| volume.space.is_some_and(|space| space.size.is_none());
-    disks.of_node(node).find(is_unsized).map(|volume| Arc::clone(&volume.name))
+    disks.of_node(node).find(is_unsized).map(Volume::title)
 }
 
 /// The factor of the fullest of a node's volumes; volumes of unknown size are ignored.
@@ -176,7 +175,7 @@ fn fullest(disks: &Disks, node: &str, rules: &Rules) -> (f64, Option<ScarceVolum
         let comfortable = (rules.rent.comfortable_percent / 100.0).max(keep_free);
         let least = rules.rent.scarce_horizon_percent / 100.0;
         let factor = towards(least, free_share, comfortable, keep_free);
-        let volume = ScarceVolume { name: Arc::clone(&volume.name), free_share };
+        let volume = ScarceVolume { name: volume.title(), free_share };
         (factor < 1.0).then_some((factor, Some(volume)))
     });
     scarce.min_by(|(one, _), (two, _)| one.total_cmp(two)).unwrap_or((1.0, None))

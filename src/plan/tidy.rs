@@ -17,7 +17,7 @@ use crate::{
     jobs::JobPhase,
     model::{
         records::{Backoff, JobOwner},
-        settings::limits::{Free, Limits},
+        settings::limits::Limits,
         target::TargetId,
     },
     table::{NodeIx, TargetIx},
@@ -145,15 +145,11 @@ impl Plan {
             node => self.snapshot.node(node),
         };
         let (Some(node), Some(gain)) = (node, start.gain_bytes) else { return };
-        let is_stated = self.rules.headroom.volumes.iter().any(|volume| {
-            volume.nodes.contains(&node.name.to_string())
-                && matches!(volume.free, Free::Available(_))
-        });
-        if is_stated || self.conditions.disks.of_node(&node.name).count() != 1 {
+        if self.conditions.disks.of_node(&node.name).count() != 1 {
             return;
         }
-        let volumes = &mut Arc::make_mut(&mut conditions.disks).volumes;
-        for volume in volumes.iter_mut().filter(|volume| volume.nodes.contains(&node.name)) {
+        let volumes = Arc::make_mut(&mut conditions.disks).volumes.iter_mut();
+        for volume in volumes.filter(|it| !it.is_stated && it.nodes.contains(&node.name)) {
             if let Some(space) = &mut volume.space {
                 space.available = space.available.saturating_add(gain);
             }

@@ -101,6 +101,7 @@ pub use what_if::{
 };
 pub use why::why;
 
+pub(crate) use crate::model::target::short_node;
 use crate::{
     advice::AdviceView,
     model::{
@@ -146,12 +147,6 @@ pub fn cluster_name(snapshot: &Snapshot, is_simulated: bool) -> Option<String> {
 #[must_use]
 pub fn place<'a>(node: &'a str, only_node: Option<&'a str>) -> &'a str {
     if node == CLUSTER_NODE { only_node.unwrap_or("all nodes") } else { node }
-}
-
-/// A node's name without `couchdb@`, CouchDB's default; other names stay whole. It does not depend on
-/// the other nodes' names, so a node has the same short name everywhere, and no two nodes share one.
-pub fn short_node(name: &str) -> &str {
-    name.strip_prefix("couchdb@").unwrap_or(name)
 }
 
 /// The nodes that do not answer.

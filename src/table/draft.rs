@@ -440,6 +440,12 @@ impl Draft {
         self.movements.rotate(self.current.sweep_duration.is_some(), now);
         self.current.version += 1;
         self.current.generated_at = now;
+        for node in &mut self.current.nodes {
+            let since = node.is_down().then(|| node.down_since.unwrap_or(now));
+            if since != node.down_since {
+                Arc::make_mut(node).down_since = since;
+            }
+        }
         for ix in &self.changed {
             self.changed_rows.remove(ix.as_usize());
         }

@@ -59,7 +59,7 @@ pub struct Node {
     pub name: Arc<str>,
     /// Whether it answered its last request; `None` before the first.
     pub is_up: Option<bool>,
-    /// When it was first found down, if it is.
+    /// When this process first found that it did not answer, if it still does not.
     pub down_since: Option<Moment>,
     /// Whether it is still a member of the cluster.
     pub is_member: bool,
@@ -96,12 +96,6 @@ pub struct Node {
 }
 
 impl Node {
-    /// Records whether it answers.
-    pub fn set_up(&mut self, is_up: Option<bool>, now: Moment) {
-        self.is_up = is_up;
-        self.down_since = self.is_down().then(|| self.down_since.unwrap_or(now));
-    }
-
     /// Whether it is known not to answer.
     pub fn is_down(&self) -> bool {
         self.is_up == Some(false)

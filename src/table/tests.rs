@@ -46,6 +46,21 @@ fn readers_see_only_the_published_state() {
 }
 
 #[test]
+fn node_is_down_since_the_first_silence_of_several() {
+    let mut draft = Draft::new(10);
+    let node = draft.get_or_add_node("couchdb@a");
+    let mut since = |is_up, at| {
+        draft.update_node(node, |node| node.is_up = is_up);
+        draft.publish(Moment::from_unix(at)).node(node).unwrap().down_since.map(Moment::unix)
+    };
+    let steps = [(None, None), (Some(true), None), (Some(false), Some(7)), (Some(false), Some(7))];
+    for (at, (is_up, expected)) in (5..).zip(steps) {
+        assert_eq!(since(is_up, at), expected);
+    }
+    assert_eq!((since(Some(true), 9), since(Some(false), 10)), (None, Some(10)));
+}
+
+#[test]
 fn every_index_part_is_found_again_among_many() {
     let mut draft = Draft::new(10);
     let node = draft.get_or_add_node("couchdb@a");

@@ -79,6 +79,7 @@ fn published(mut draft: Draft, space: Option<(u64, u64)>) -> Present {
             held: None,
             measured_at: at(NOW),
         }),
+        is_stated: false,
         falling_since: None,
         problem: None,
     });

@@ -75,8 +75,7 @@ impl SimulatedRules {
     }
 }
 
-/// The forecast of one volume of a plan, given what compactions free. `None` if its free space is unknown,
-/// or if a node has several volumes, so that it is unknown which files are on it.
+/// The forecast of one volume of a plan, given what compactions free. `None` if its free space is unknown.
 pub fn volume_forecast(
     plan: &Plan,
     volume: &Volume,
@@ -84,13 +83,19 @@ pub fn volume_forecast(
     (freed, widening): (&FreedCourse, Widening),
     now: Moment,
 ) -> Option<Result<Forecast, Withheld>> {
-    let free_bytes = volume.space?.available;
-    let waste_bytes = plan.waste_on(volume).and_then(Waste::reclaimable_bytes)?;
-    let Some(history) = histories.get(&*volume.name) else {
-        return Some(Err(Withheld::Watched(Duration::ZERO)));
-    };
-    let facts = VolumeFacts { history, free_bytes, waste_bytes, freed, widening };
-    Some(forecast(&facts, now))
+    let space = volume.space?;
+    let waste_bytes = plan.waste_on(volume).and_then(Waste::reclaimable_bytes);
+    let history = histories.get(&*volume.name);
+    Some(match (waste_bytes, history) {
+        _ if volume.is_stated => Err(Withheld::Stated),
+        (None, _) => Err(Withheld::FilesUnknown),
+        (_, None) if space.size.is_none() => Err(Withheld::SizeUnknown),
+        (_, None) => Err(Withheld::Watched(Duration::ZERO)),
+        (Some(waste_bytes), Some(history)) => {
+            let free_bytes = space.available;
+            forecast(&VolumeFacts { history, free_bytes, waste_bytes, freed, widening }, now)
+        }
+    })
 }
 
 /// The forecasts of one volume of a plan.

@@ -317,6 +317,7 @@ impl TestCluster {
                 held: None,
                 measured_at: NOW,
             }),
+            is_stated: false,
             falling_since: None,
             problem: None,
         };

@@ -16,7 +16,7 @@ pub(in crate::cli) fn forecasts(answer: &Forecasts, width: u16) -> String {
     let mut table = Grid::new(head, &[2, 3, 4, 5, 6]);
     for volume in &answer.volumes {
         for (row, record) in volume.record.iter().enumerate() {
-            let name = if row == 0 { printable(&volume.volume) } else { String::new() };
+            let name = if row == 0 { printable(&volume.title()) } else { String::new() };
             let [low, median, high] = ahead(volume, record.days);
             let [right, error] = compared(record);
             table.push([name, format!("{}d", record.days), low, median, high, right, error]);
@@ -25,7 +25,8 @@ pub(in crate::cli) fn forecasts(answer: &Forecasts, width: u16) -> String {
     text.push_str(&format!("\n{}", table.wrapped(width)));
     for volume in &answer.volumes {
         let Some(why) = &volume.withheld else { continue };
-        let says = format!("{} has no forecast: {}.", printable(&volume.volume), printable(why));
+        let title = printable(&volume.title());
+        let says = format!("There is no forecast for {title}: {}.", printable(why));
         text.push_str(&format!("\n{}", paragraph(&says, width)));
     }
     text
@@ -70,6 +71,7 @@ mod tests {
         };
         let known = VolumeForecastLine {
             volume: "couchdb@a".to_owned(),
+            nodes: vec!["couchdb@a".to_owned()],
             made_at: Some("2026-11-26T10:00:00Z".to_owned()),
             withheld: None,
             watched_seconds: Some(20 * 86_400),
@@ -84,6 +86,7 @@ mod tests {
         };
         let withheld = VolumeForecastLine {
             volume: "couchdb@b".to_owned(),
+            nodes: ["couchdb@b", "couchdb@c", "couchdb@d"].map(str::to_owned).into(),
             made_at: None,
             withheld: Some("growth was watched for 5h, and a forecast needs 2d".to_owned()),
             watched_seconds: None,

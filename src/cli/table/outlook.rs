@@ -31,6 +31,9 @@ pub(in crate::cli) fn what_if(answer: &WhatIf, width: u16) -> String {
     let volumes = volumes(answer, width);
     if !volumes.is_empty() {
         text.push_str(&format!("\n{volumes}"));
+        for says in answer.withheld() {
+            text.push_str(&paragraph(&printable(&says), width));
+        }
     }
     let smoosh = format!("{}. {}.", printable(&answer.smoosh.says), WhatIf::SMOOSH_AT_ITS_BEST);
     text.push_str(&format!("\n{}", paragraph(&smoosh, width)));
@@ -74,7 +77,8 @@ fn line(values: &[u64], highest: u64) -> String {
 
 fn volumes(answer: &WhatIf, width: u16) -> String {
     let most = |name: &str| all_free(answer, name).max().unwrap_or_default();
-    let course = |it: &VolumeOutlookLine| line(&downsample(&it.free_bytes), most(&it.name));
+    let course =
+        |it: &VolumeOutlookLine| line(&downsample(it.free_ahead(answer.seconds)), most(&it.name));
     let table = answer.volumes().text("free over time", |(.., it)| course(it)).into_grid(width);
     if table.is_empty() { String::new() } else { table.wrapped(width) }
 }
@@ -129,12 +133,14 @@ mod tests {
             file_bytes: waste.into(),
             volumes: vec![VolumeOutlookLine {
                 name: "/data".to_owned(),
+                nodes: Vec::new(),
                 free_bytes: vec![90 * GIB, 80 * GIB, 70 * GIB],
                 full: FullDates {
                     full_at: (name == "nothing").then(|| "2026-12-24T00:00:00Z".to_owned()),
                     ..FullDates::default()
                 },
                 forecast_seconds: Some(60 * 86_400),
+                forecast_withheld: None,
             }],
         }
     }
@@ -163,5 +169,16 @@ mod tests {
         };
         insta::assert_snapshot!(what_if(&answer, 100));
         assert!(what_if(&answer, 80).lines().all(|line| line.chars().count() <= 80));
+
+        // The simulation alone says nothing about free space days ahead.
+        let mut answer = answer;
+        for volume in answer.outlooks.iter_mut().flat_map(|it| &mut it.volumes) {
+            let nodes = ["couchdb@a", "couchdb@b", "couchdb@c"].map(str::to_owned);
+            (volume.name, volume.nodes) = (nodes[0].clone(), nodes.into());
+            (volume.free_bytes, volume.full) = (vec![90 * GIB, 0, 0], FullDates::default());
+            volume.forecast_seconds = None;
+            volume.forecast_withheld = Some("growth was watched for 14m".to_owned());
+        }
+        insta::assert_snapshot!(volumes(&answer, 100) + &answer.withheld().concat());
     }
 }

@@ -11,7 +11,10 @@ use crate::{
         target::{CLUSTER_NODE, TargetKind, TargetState},
     },
     plan::Plan,
-    serve::report::{self, DiskLine, MissLine, VolumeLine, columns::Table},
+    serve::report::{
+        self, DiskLine, MissLine, VolumeLine,
+        columns::{Cell, Table},
+    },
     table::{NodeIx, PartialSum, TargetRef, TargetSums, Waste},
     text::{Label, counted, size},
 };
@@ -211,9 +214,11 @@ pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
         None => table.text("node", |it| printable(&what_and_where(plan, *it)[2])),
     };
     let table = table
-        .number("on disk", |it| bytes(it.file_bytes()))
+        .number("on disk", |it| Cell::bounded(it.file_bytes(), 0, it.is_estimated().into()))
         .number("ratio", |it| ratio(it).unwrap_or_else(|| "?".to_owned()))
-        .number("reclaimable", |it| bytes(it.reclaimable_bytes()))
+        .number("reclaimable", |it| {
+            Cell::bounded(it.reclaimable_bytes(), 0, it.is_estimated().into())
+        })
         .text("channel", |it| channel(plan, *it))
         .one_line_each(width);
     let mut text = match shown {

@@ -54,7 +54,7 @@ settings! {
         "nodes" => nodes: Vec<String> = Vec::new(), Live, list(node_name()).with_schema(json!({"minItems": 1}));
         /// A Prometheus server that has the free bytes.
         "prometheus" => prometheus: Option<PrometheusKeys> = None, Live, prometheus().optional();
-        /// A fixed number of bytes to count as free.
+        /// A fixed number of free bytes; allows no forecast.
         "available" => available: Option<u64> = None, Live, bytes().optional();
         /// The volume's size, which keep_free and the horizons of channels by rent need; or use prometheus.size_query.
         "size" => size: Option<u64> = None, Live, bytes_from_mib().optional();

@@ -404,6 +404,7 @@ fn published_volume(state: &VolumeState, now: Moment) -> Volume {
         name: Arc::clone(&spec.name),
         nodes: spec.nodes.clone(),
         space: fresh,
+        is_stated: matches!(spec.source, SpaceSource::Configured(Free::Available(_))),
         falling_since: state.trend.falling_since().filter(|_| fresh.is_some()),
         problem,
     }

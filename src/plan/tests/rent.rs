@@ -157,6 +157,7 @@ fn full_disk_shortens_horizon_and_busy_node_lengthens_it() {
         name: "/data".into(),
         nodes: vec!["couchdb@a".into()],
         space: Some(VolumeSpace { available, size, held: None, measured_at: at(READ) }),
+        is_stated: false,
         falling_since: None,
         problem: None,
     };
@@ -212,6 +213,7 @@ fn changed_horizon_factor_takes_effect_at_once() {
         name: "/data".into(),
         nodes: vec!["couchdb@a".into()],
         space: Some(space),
+        is_stated: false,
         falling_since: None,
         problem: None,
     };

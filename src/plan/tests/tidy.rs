@@ -3,13 +3,7 @@
 use super::*;
 use crate::{
     jobs::{Job, JobKey, JobKind, JobPhase, Jobs},
-    model::{
-        records::JobOwner,
-        settings::{
-            limits::{Free, VolumeSettings},
-            work::EnforceViews,
-        },
-    },
+    model::{records::JobOwner, settings::work::EnforceViews},
     plan::disk::{Disks, Volume, VolumeSpace},
     table::{ShardMapEntry, View, ViewCopies},
 };
@@ -30,6 +24,7 @@ fn disks(free: Option<u64>) -> Arc<Disks> {
         name: NODE.into(),
         nodes: vec![NODE.into()],
         space,
+        is_stated: false,
         falling_since: None,
         problem: None,
     };
@@ -129,15 +124,12 @@ fn freed_bytes_do_not_add_to_unknown_or_fixed_space() {
     assert_eq!(outlook.free_bytes, None);
 
     // A stated number does not grow.
-    let conditions = Conditions { disks: disks(Some(180)), ..Conditions::default() };
-    let volume = VolumeSettings {
-        nodes: vec![NODE.to_owned()],
-        free: Free::Available(180 * MIB),
-        size: None,
-    };
-    let headroom = Headroom { volumes: vec![volume], ..Headroom::default() };
-    let stated = Arc::new(Rules { headroom, ..Rules::default() });
-    let outlook = plan_of(&mut draft, &conditions, &stated).tidy_outlook(None);
+    let mut stated = disks(Some(180));
+    for volume in &mut Arc::make_mut(&mut stated).volumes {
+        volume.is_stated = true;
+    }
+    let conditions = Conditions { disks: stated, ..Conditions::default() };
+    let outlook = plan_of(&mut draft, &conditions, &rules()).tidy_outlook(None);
     assert_eq!((outlook.starts.len(), outlook.left.len()), (1, 1));
     assert_eq!(outlook.free_bytes, Some(180 * MIB));
 }

@@ -395,6 +395,7 @@ impl WorldSpec {
                         held: None,
                         measured_at: at_ago(0),
                     }),
+                    is_stated: false,
                     falling_since: falling.then_some(at_ago(9)),
                     problem: None,
                 }

@@ -24,7 +24,7 @@ impl Scanner {
     pub(super) fn observe(&mut self, slot: Slot, observation: Observation, now: Now) {
         match observation {
             Observation::Members(members) => self.members(members, now.wall),
-            Observation::Node(node) => self.node(node, now.wall),
+            Observation::Node(node) => self.node(node),
             Observation::Back { .. } => self.sweep_soon(now),
             Observation::Reshard(splits) => self.splits(splits, now),
             Observation::MapPage(page) => page.into_iter().for_each(|entry| self.map_entry(entry)),
@@ -35,7 +35,7 @@ impl Scanner {
                 self.timers.late_nodes = now.at + LATE_LIST_TIMEOUT;
                 match names {
                     Ok(names) => self.listing.files(&mut self.targets.draft, at, &names),
-                    Err(unread) => self.files_unread(at, &unread, now.wall),
+                    Err(unread) => self.files_unread(at, &unread),
                 }
             }
             Observation::Stray { db, entry, .. } if slot == Slot::Entries => {
@@ -154,7 +154,7 @@ impl Scanner {
                 self.sweep.members_failed(unread.was_asked());
                 if !unread.was_asked() {
                     for at in self.targets.nodes(1) {
-                        self.targets.draft.update_node(at, |node| node.set_up(None, now));
+                        self.targets.draft.update_node(at, |node| node.is_up = None);
                     }
                 }
                 self.unread(NodeIx::CLUSTER, &unread);
@@ -163,7 +163,7 @@ impl Scanner {
         self.targets.serve(&self.settings);
     }
 
-    fn node(&mut self, answer: NodeAnswer, now: Moment) {
+    fn node(&mut self, answer: NodeAnswer) {
         let draft = &mut self.targets.draft;
         let at = draft.get_or_add_node(&answer.node);
         let is_up = match &answer.up {
@@ -175,7 +175,7 @@ impl Scanner {
             self.sweep.node_answered(at);
         }
         draft.update_node(at, |node| {
-            node.set_up(is_up, now);
+            node.is_up = is_up;
             node.build = answer.build.clone().or_else(|| node.build.take());
             set_own_address(node, answer.own_address);
             node.smoosh = answer.smoosh;
@@ -210,9 +210,9 @@ impl Scanner {
     }
 
     /// Records that a node did not list its files. It counts as down if nobody answered for it.
-    fn files_unread(&mut self, at: NodeIx, unread: &ReadError, now: Moment) {
+    fn files_unread(&mut self, at: NodeIx, unread: &ReadError) {
         if unread.is_silence() {
-            self.targets.draft.update_node(at, |node| node.set_up(Some(false), now));
+            self.targets.draft.update_node(at, |node| node.is_up = Some(false));
         }
         self.unread(at, unread);
     }
@@ -397,7 +397,7 @@ impl Scanner {
     fn record_silence(&mut self, node: &str, is_silent: bool, now: Now) {
         let at = self.targets.draft.get_or_add_node(node);
         if self.jobs.record_silence(at, is_silent) {
-            self.targets.draft.update_node(at, |node| node.set_up(Some(false), now.wall));
+            self.targets.draft.update_node(at, |node| node.is_up = Some(false));
         }
         if is_silent {
             self.timers.poll = self.timers.poll.min(now.at + self.settings.poll);

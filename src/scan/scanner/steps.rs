@@ -14,7 +14,6 @@ use crate::{
     tasks::Now,
 };
 use std::{collections::BTreeSet, sync::Arc};
-use wall_clock::Moment;
 
 impl Scanner {
     /// Whether a sweep may begin when it is due.
@@ -107,7 +106,7 @@ impl Scanner {
     /// After the nodes: the listing, or, if feeds reported all changes since the last one, the files that
     /// are read in addition to CouchDB.
     fn after_nodes(&mut self, now: Now) -> Stage {
-        self.mark_silent_nodes_down(now.wall);
+        self.mark_silent_nodes_down();
         let lists =
             self.followed.requires_listing(&self.targets, &self.listing, &self.settings, now.at);
         self.sweep.set_lists(lists);
@@ -127,7 +126,7 @@ impl Scanner {
 
     /// Marks known nodes that did not answer as down if no node said which members the cluster has,
     /// whatever the last sweep found.
-    fn mark_silent_nodes_down(&mut self, now: Moment) {
+    fn mark_silent_nodes_down(&mut self) {
         if !self.sweep.members_unanswered() {
             return;
         }
@@ -139,7 +138,7 @@ impl Scanner {
             .collect();
         for at in silent {
             self.followed.node_answered(&mut self.targets.draft, at, false);
-            self.targets.draft.update_node(at, |node| node.set_up(Some(false), now));
+            self.targets.draft.update_node(at, |node| node.is_up = Some(false));
         }
     }
 

@@ -65,7 +65,7 @@ fn list(events: &[EventLine], now: Moment, of: Option<&str>) -> Markup {
                 thead { tr { th { "when" } th { "what" } th { "about" } th { "details" } } }
                 tbody { @for event in events { tr {
                     td.one { (ago(&event.at, now)) }
-                    td.one { (event.type_in_words()) }
+                    td { (event.type_in_words()) }
                     td.named { (about(event, of)) }
                     td.text title=[event.reason.as_deref().map(meaning)] { (name(&event.details())) }
                 } } }

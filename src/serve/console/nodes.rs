@@ -91,7 +91,7 @@ fn gates(planned: &Planned, now: Moment) -> Markup {
             @if !advises { p.quiet { "No gate is closed on any node." } }
         } @else {
             div.wide tabindex="0" role="region" aria-label="Closed gates" { table {
-                thead { tr { th { "node" } th { "gate" } th { "why" } th { "closed" } } }
+                thead { tr { th { "node" } th { "gate" } th { "why" } th { "closed for" } } }
                 tbody { @for gate in closed { (row(gate, now)) } }
             } }
         }
@@ -136,7 +136,7 @@ fn row(gate: &GateLine, now: Moment) -> Markup {
         td { (name(&gate.node)) }
         td { a href={ "docs/why.html#" (gate.gate) } { (words(&gate.gate)) } }
         td.text { (name(gate.says.as_deref().unwrap_or(meaning))) }
-        td { @if let Some(since) = &gate.since { (ago(since, now)) } }
+        td { (span_since(gate.since.as_deref(), now)) }
     } }
 }
 

@@ -100,7 +100,7 @@ fn sums(answers: &OverviewAnswers) -> Markup {
 
 fn volumes(answers: &OverviewAnswers) -> Markup {
     let space = &answers.space;
-    let is_drawn = space.volumes.iter().any(|volume| volume.size_bytes.is_some());
+    let is_drawn = space.volumes.iter().any(|volume| volume.parts().is_some());
     html! {
         h2 { "Space" }
         @if space.volumes.is_empty() {
@@ -111,7 +111,7 @@ fn volumes(answers: &OverviewAnswers) -> Markup {
                 span.key.live {} "live" span.key.waste {} "reclaimable" span.key.waste.unused {} "unused files" span.key.other {} "everything else" span.key.free {} "free"
             } }
             @for volume in &space.volumes {
-                div { b { (name(&volume.volume)) } " " (says_of(volume)) " " a href=(link("changes", &[("name", &volume.volume)])) { "What changed?" } }
+                div { b { (name(&volume.title())) } " " (says_of(volume)) " " a href=(link("changes", &[("name", &volume.volume)])) { "What changed?" } }
                 @if let Some((size, parts)) = volume.parts() {
                     (chart::stacked("volume", &segments(parts), size as f64, &plain(volume)))
                 }
@@ -138,7 +138,7 @@ fn full(volume: &VolumeSpaceLine, now: Moment) -> Markup {
             } }
             (None, Some(never)) => { p.quiet { "Full on " (date(never)) " if nothing is compacted; if compaction keeps up, not before " (until) "." } }
             (None, None) if volume.growth_known => { p.quiet { "Not full before " (until) "." } }
-            (None, None) => { p.quiet { "When it is full is not known yet" @if let Some(why) = &volume.forecast_withheld { ": " (why) } "." } }
+            (None, None) => { p.quiet { "When it is full is not known" @if let Some(why) = &volume.forecast_withheld { ": " (why) } "." } }
         }
     }
 }
@@ -168,7 +168,7 @@ fn plain(volume: &VolumeSpaceLine) -> String {
     let size = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), format_size_short);
     format!(
         "{}: live {}, reclaimable {}, unused files {}, free {} of {}",
-        volume.volume,
+        volume.title(),
         size(volume.live_bytes),
         size(volume.reclaimable_bytes),
         size(volume.unused_bytes),

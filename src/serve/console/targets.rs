@@ -87,9 +87,11 @@ fn list(filter: &TargetFilter, list: &[Target]) -> Markup {
             let state = Some(format!(" {}", it.state)).filter(|_| it.state != "ok");
             Cell::words(&*it.kind).and(Cell::words(state.unwrap_or_default()).styled("warn"))
         })
-        .number(any("on disk").sorted_by("file_bytes"), |it| Cell::bytes(it.file_bytes))
+        .number(any("on disk").sorted_by("file_bytes"), |it| {
+            Cell::bounded(it.file_bytes, 0, it.estimated.into())
+        })
         .number(any("reclaimable").sorted_by("reclaimable_bytes"), |it| {
-            Cell::bytes(it.reclaimable_bytes)
+            Cell::bounded(it.reclaimable_bytes, 0, it.estimated.into())
         })
         .number(rest("ratio").sorted_by("ratio"), |it| Cell::number(it.ratio))
         .text(rest("channel").sorted_by("channel"), channel)

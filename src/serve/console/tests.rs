@@ -155,12 +155,14 @@ fn outlook(name: &str, waste: [u64; 3]) -> OutlookLine {
         file_bytes: waste.into(),
         volumes: vec![VolumeOutlookLine {
             name: HOSTILE.to_owned(),
+            nodes: Vec::new(),
             free_bytes: waste.into(),
             full: FullDates {
                 full_at: Some("2026-12-24T00:00:00Z".to_owned()),
                 ..FullDates::default()
             },
             forecast_seconds: Some(86_400),
+            forecast_withheld: None,
         }],
     }
 }

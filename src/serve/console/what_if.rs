@@ -80,6 +80,7 @@ fn forecast(answer: &WhatIf) -> Markup {
         @if answer.outlooks.iter().any(|outlook| !outlook.volumes.is_empty()) {
             h3 { "Free space" }
             (still("Free space", &answer.volumes()))
+            @for says in answer.withheld() { p.quiet { (name(&says)) } }
         }
         @if let Some(proposal) = &answer.as_rent { (as_rent(proposal)) }
     }

@@ -18,6 +18,6 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
 
 async fn forecasts(state: AppState, _: NoQuery) -> Result<Answer<Forecasts>, ApiError> {
     let advice = Arc::clone(&state.advice.borrow());
-    let mode = state.plan.borrow().rules.mode;
-    Ok(Answer::of(&Forecasts::of(&advice, mode)))
+    let plan = Arc::clone(&state.plan.borrow());
+    Ok(Answer::of(&Forecasts::of(&advice, &plan)))
 }

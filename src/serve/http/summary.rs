@@ -74,7 +74,7 @@ async fn report(state: AppState, query: ReportParameters) -> Result<Answer<Repor
             space: Space::of(&plan, &view),
             waste: WasteCourse::default(),
             changes,
-            forecasts: Forecasts::of(&view, plan.rules.mode),
+            forecasts: Forecasts::of(&view, &plan),
             compactions: HourLine::sum(&hours.hours),
             complete: hours.complete,
             databases: Databases::of(&plan, &wanted, &jobs, now),

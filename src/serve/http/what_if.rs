@@ -19,7 +19,7 @@ use crate::{
     import::{self, AsRent},
     model::{
         channel::{ChannelPreset, Channels},
-        forecast::Forecast,
+        forecast::{Forecast, Withheld},
         records::ForecastRecord,
         settings::Settings,
     },
@@ -232,21 +232,21 @@ impl Proposed {
 }
 
 /// The forecast of an outlook's volume: that of advice and of the overview where they have one, so that all say the
-/// same; otherwise one with the compactions of the outlook. None if it is withheld.
+/// same; otherwise one with the compactions of the outlook. None if the volume is gone.
 fn forecast_of(
     plan: &Plan,
     advice: &AdviceView,
     outlook: &Outlook,
     at: usize,
     now: Moment,
-) -> Option<Forecast> {
+) -> Option<Result<Forecast, Withheld>> {
     let ForecastView { by_volume, histories, records } = &*advice.forecasts;
     let of_outlook = outlook.volumes.get(at)?;
     if let Some(Ok(known)) = by_volume.get(&of_outlook.name) {
         match outlook.name.as_str() {
-            NOTHING => return Some(known.uncompacted.clone()),
-            SMOOSH => return Some(known.smoosh.clone()),
-            IN_FORCE => return Some(known.in_force.clone()),
+            NOTHING => return Some(Ok(known.uncompacted.clone())),
+            SMOOSH => return Some(Ok(known.smoosh.clone())),
+            IN_FORCE => return Some(Ok(known.in_force.clone())),
             _ => {}
         }
     }
@@ -254,7 +254,7 @@ fn forecast_of(
     let volume = volumes.iter().find(|volume| volume.name == of_outlook.name)?;
     let record = records.get(&*volume.name);
     let widening = record.map_or([1.0; 3], ForecastRecord::widening);
-    volume_forecast(plan, volume, histories, (&of_outlook.freed, widening), now)?.ok()
+    volume_forecast(plan, volume, histories, (&of_outlook.freed, widening), now)
 }
 
 /// The channels of the cluster's smoosh settings, or CouchDB's defaults.
@@ -339,13 +339,14 @@ mod tests {
         let full = |name: &str| {
             let volume = VolumeOutlook {
                 name: "a".into(),
+                nodes: Vec::new(),
                 free_bytes: Vec::new(),
                 freed: FreedCourse::default(),
             };
             let outlook =
                 Outlook { name: name.to_owned(), volumes: vec![volume], ..Outlook::default() };
             let forecast = forecast_of(&Plan::default(), &advice, &outlook, 0, Moment::default());
-            forecast.and_then(|forecast| forecast.full.median).map(Moment::unix)
+            forecast.and_then(|forecast| forecast.ok()?.full.median).map(Moment::unix)
         };
         assert_eq!([NOTHING, SMOOSH, IN_FORCE].map(full), [Some(1), Some(2), Some(3)]);
         assert_eq!(full(PROPOSED), None, "it has a forecast of its own");

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     ledger::{AccountChanges, ChangeEntry},
     model::{cause::Cause, target::CLUSTER_NODE},
+    plan::disk::volume_title,
     text::{Label, counted, size},
 };
 use schemars::JsonSchema;
@@ -45,7 +46,8 @@ pub struct Changes {
 /// of the entries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeChanges {
-    /// The volume; null if unknown: then the changes are those of the node's files.
+    /// The volume; null if unknown, or if its free space is a fixed number of the configuration: then the changes are
+    /// those of the node's files.
     pub volume: Option<String>,
     /// The nodes with files on it.
     pub nodes: Vec<String>,
@@ -169,7 +171,10 @@ impl VolumeChanges {
     pub fn name(&self) -> String {
         match &*self.nodes {
             [node] if node == CLUSTER_NODE => "indexes".to_owned(),
-            nodes => self.volume.clone().unwrap_or_else(|| nodes.join(", ")),
+            nodes => match &self.volume {
+                Some(volume) => volume_title(volume, nodes),
+                None => nodes.join(", "),
+            },
         }
     }
 }
@@ -275,7 +280,7 @@ fn sentence(account: &AccountChanges, reasons: &BTreeMap<String, String>, now: M
 
 fn account_name(account: &AccountChanges) -> String {
     match (&account.volume, &*account.nodes) {
-        (Some(volume), _) => short_node(volume).to_owned(),
+        (Some(volume), nodes) => short_node(&volume_title(volume, nodes)).to_owned(),
         (None, [node]) if node == CLUSTER_NODE => "the space of indexes".to_owned(),
         (None, nodes) => {
             let nodes: Vec<&str> = nodes.iter().map(|node| short_node(node)).collect();
@@ -351,6 +356,7 @@ fn about(cause: Cause, sum: i64, most: Option<&str>) -> String {
         Cause::ShardMovedIn => format!("shards{of} moved here"),
         Cause::ShardMovedOut => format!("shards{of} moved away"),
         Cause::Split => format!("split shards{of}"),
+        Cause::Compaction if sum > 0 => format!("added by compaction{of}"),
         Cause::Compaction => format!("freed by compaction{of}"),
         Cause::CompactionFiles => "unfinished files of compactions".to_owned(),
         Cause::Leftovers => "files left behind by compactions".to_owned(),

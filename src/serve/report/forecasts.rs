@@ -3,10 +3,10 @@
 use crate::{
     advice::AdviceView,
     model::{
-        channel::Mode,
         forecast::{Forecast, FreeRange, FullRange, HORIZONS},
         records::{Backtest, ForecastRecord, KeptForecast},
     },
+    plan::{Plan, disk::volume_title},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,9 @@ pub struct Forecasts {
 pub struct VolumeForecastLine {
     /// The volume.
     pub volume: String,
+    /// The nodes with files on the volume.
+    #[serde(default)]
+    pub nodes: Vec<String>,
     /// When the forecast was made; null if there is none.
     pub made_at: Option<String>,
     /// Why there is no forecast; null if there is one.
@@ -117,15 +120,18 @@ pub struct KeptLine {
 
 impl Forecasts {
     /// The forecasts of the advice.
-    pub fn of(advice: &AdviceView, mode: Mode) -> Self {
+    pub fn of(advice: &AdviceView, plan: &Plan) -> Self {
         let forecasts = &advice.forecasts;
         let none = ForecastRecord::default();
         let volumes = forecasts.by_volume.iter().map(|(volume, known)| {
             let record = forecasts.records.get(&**volume).unwrap_or(&none);
-            let known = known.as_ref().map(|known| known.expected(mode));
+            let known = known.as_ref().map(|known| known.expected(plan.rules.mode));
             let forecast = known.ok();
+            let of_name = plan.conditions.disks.volumes.iter().find(|it| it.name == *volume);
+            let nodes = of_name.into_iter().flat_map(|it| &it.nodes).map(ToString::to_string);
             VolumeForecastLine {
                 volume: volume.to_string(),
+                nodes: nodes.collect(),
                 made_at: forecast.map(|forecast| forecast.made_at.rfc3339()),
                 withheld: known.err().map(ToString::to_string),
                 watched_seconds: forecast.map(|forecast| forecast.watched.as_secs()),
@@ -144,13 +150,19 @@ impl Forecasts {
 }
 
 impl VolumeForecastLine {
+    /// The volume's name for people.
+    pub(crate) fn title(&self) -> String {
+        volume_title(&self.volume, &self.nodes)
+    }
+
     /// How accurate the forecasts were, in a sentence.
     pub fn says(&self) -> String {
+        let title = self.title();
         let told: Vec<String> = self.record.iter().filter_map(RecordLine::says).collect();
         if told.is_empty() {
-            return format!("{}: no forecast could be compared with what came yet.", self.volume);
+            return format!("{title}: no forecast could be compared with what came yet.");
         }
-        format!("{}: {}.", self.volume, told.join("; "))
+        format!("{title}: {}.", told.join("; "))
     }
 }
 

@@ -58,6 +58,9 @@ pub struct IndexLine {
     pub ddocs: Vec<String>,
     /// Another design document whose index has all of its functions.
     pub also_in: Option<String>,
+    /// Whether some copies were not measured and are assumed to be as large as a measured one.
+    #[serde(default)]
+    pub estimated: bool,
     /// Bytes of its files.
     pub file_bytes: Option<u64>,
     /// Bytes that its compaction would free.
@@ -104,8 +107,8 @@ impl Indexes {
                 let designs = Cell::target(&it.id, &it.ddocs.join(", "));
                 Cell::database(&it.db).and(Cell::words("/")).and(designs)
             })
-            .number("size", |it| Cell::bytes(it.file_bytes))
-            .number("waste", |it| Cell::bytes(it.reclaimable_bytes))
+            .number("size", |it| Cell::bounded(it.file_bytes, 0, it.estimated.into()))
+            .number("waste", |it| Cell::bounded(it.reclaimable_bytes, 0, it.estimated.into()))
             .number(wide("build"), |it| it.build_seconds.map(|it| Cell::words(it.says_seconds())))
             .text("last read", IndexLine::when_read)
             .number("a day", |it| it.reads_per_day.map(three_digits_short))
@@ -196,6 +199,7 @@ impl IndexLine {
             db: asked.db.to_owned(),
             ddocs: asked.designs.iter().map(|design| (*design).to_owned()).collect(),
             also_in: None,
+            estimated: index.is_estimated(),
             file_bytes: index.file_bytes(),
             reclaimable_bytes: index.reclaimable_bytes(),
             build_seconds: None,

@@ -437,8 +437,10 @@ pub fn short_time(at: &str) -> String {
 }
 
 impl Outcomes {
-    /// How jobs ended.
+    /// How jobs ended, the newest first. The journal has them in the order in which their effect was known.
     pub(crate) fn table(lines: &[OutcomeLine]) -> Table<&OutcomeLine> {
+        let mut lines: Vec<&OutcomeLine> = lines.iter().collect();
+        lines.sort_by(|one, other| other.ended_at.cmp(&one.ended_at));
         Table::of(lines)
             .text("target", |it| Cell::id(&it.target, it.ddoc.as_deref()).below(&it.node))
             .text(rest("node"), |it| Cell::node(&it.node))
@@ -596,6 +598,24 @@ mod tests {
     use super::*;
     use crate::store::journal::{EventDetails, EventSummary};
     use serde_json::json;
+
+    #[test]
+    fn ended_jobs_are_listed_newest_first() {
+        let line = |seq: u64, ended_at: &str| -> OutcomeLine {
+            let line = json!({
+                "seq": seq, "target": "db:couchdb@a/orders", "kind": "db", "node": "couchdb@a", "owner": "recliner",
+                "started_at": "2026-11-21T00:50:00Z", "ended_at": ended_at, "result": "freed",
+            });
+            serde_json::from_value(line).unwrap()
+        };
+        let times = ["2026-11-21T00:54:00Z", "2026-11-21T00:56:00Z", "2026-11-21T00:55:00Z"];
+        let lines: Vec<OutcomeLine> = (1..).zip(times).map(|(seq, at)| line(seq, at)).collect();
+        let rows = Outcomes::table(&lines).rows;
+        let shown = rows.iter().map(|row| format!("{row:?}"));
+        for (row, at) in shown.zip([1, 2, 0]) {
+            assert!(row.contains(times[at]), "{row}");
+        }
+    }
 
     #[test]
     fn summary_states_results_of_compactions_and_unknown_sizes() {

@@ -4,7 +4,10 @@ use super::FullDates;
 use crate::{
     advice::AdviceView,
     model::forecast::{Forecast, Withheld},
-    plan::{Plan, disk::Volume},
+    plan::{
+        Plan,
+        disk::{Volume, volume_title},
+    },
     table::Waste,
     text::size,
     what_if::VolumeForecasts,
@@ -57,6 +60,9 @@ pub struct VolumeSpaceLine {
     pub size_bytes: Option<u64>,
     /// Bytes that can still be written.
     pub available_bytes: Option<u64>,
+    /// Whether `available_bytes` is a fixed number of the configuration, which stays the same whatever is written.
+    #[serde(default)]
+    pub available_is_stated: bool,
     /// Bytes of the volume's files that would remain after compactions; null if a node has several volumes,
     /// because it is unknown which files are on which.
     pub live_bytes: Option<u64>,
@@ -137,26 +143,30 @@ impl Space {
 }
 
 impl VolumeSpaceLine {
+    /// Its name for people.
+    pub(crate) fn title(&self) -> String {
+        volume_title(&self.volume, &self.nodes)
+    }
+
     /// How much is free, in words.
     pub(crate) fn free_in_words(&self) -> String {
         match (self.available_bytes.map(size::format_size_short), &self.problem) {
-            (Some(free), _) => match self.size_bytes {
-                Some(of) => {
-                    let share = self.available_bytes.unwrap_or_default() as f64 / of.max(1) as f64;
-                    let of = size::format_size_short(of);
-                    format!("{free} of {of} free ({:.0}%)", share * 100.0)
-                }
-                None => format!("{free} free"),
-            },
+            (Some(free), _) => {
+                let stated = if self.available_is_stated { ", as configured" } else { "" };
+                let Some(of) = self.size_bytes else { return format!("{free} free{stated}") };
+                let share = self.available_bytes.unwrap_or_default() as f64 / of.max(1) as f64;
+                let of = size::format_size_short(of);
+                format!("{free} of {of} free ({:.0}%){stated}", share * 100.0)
+            }
             (None, Some(problem)) => format!("free space unknown: {problem}"),
             (None, None) => "free space unknown".to_owned(),
         }
     }
 
-    /// Its size, and its used bytes: live, reclaimable, in unused files, and everything else. `None` if its size is
-    /// unknown.
+    /// Its size, and its used bytes: live, reclaimable, in unused files, and everything else. `None` if its size or
+    /// its used bytes are unknown.
     pub(crate) fn parts(&self) -> Option<(u64, [u64; 4])> {
-        let size = self.size_bytes.filter(|size| *size > 0)?;
+        let size = self.size_bytes.filter(|size| *size > 0 && !self.available_is_stated)?;
         let mut rest = size.saturating_sub(self.available_bytes.unwrap_or(size));
         let known = [self.live_bytes, self.reclaimable_bytes, self.unused_bytes];
         let [live, waste, unused] = known.map(|bytes| {
@@ -183,6 +193,7 @@ impl VolumeSpaceLine {
             nodes: volume.nodes.iter().map(ToString::to_string).collect(),
             size_bytes: volume.space.and_then(|space| space.size),
             available_bytes: volume.space.map(|space| space.available),
+            available_is_stated: volume.is_stated,
             live_bytes: files.and_then(Waste::live_bytes),
             reclaimable_bytes: files.and_then(Waste::reclaimable_bytes),
             unused_bytes: files.and_then(Waste::unused_bytes),

@@ -7,7 +7,13 @@ use super::{
     vocabulary::Word,
 };
 use crate::{
-    model::{channel::Channels, forecast::Forecast, rounding::to_bytes, target::TargetKind},
+    model::{
+        channel::Channels,
+        forecast::{Forecast, Withheld},
+        rounding::to_bytes,
+        target::TargetKind,
+    },
+    plan::disk::volume_title,
     text::{Label, duration, grouped, size},
     what_if::{Answer, Evidence, KeptHorizon, Outlook, SAMPLES, Undone, VolumeOutlook, WasteFit},
 };
@@ -154,14 +160,32 @@ impl WhatIf {
             lines.filter_map(move |(at, it)| Some((at == 0, it, it.volumes.get(volume)?)))
         });
         Table::of(lines)
-            .text("volume", |(is_first, _, line)| if is_first { &line.name } else { "" })
+            .text("volume", |(is_first, _, line)| match is_first {
+                true => Cell::from(line.title()),
+                false => Cell::none(),
+            })
             .text("rules", |(_, outlook, _)| Cell::rules(outlook.title(), &outlook.name))
             .number("free now", |(.., line)| Cell::bytes(line.free_bytes.first().copied()))
-            .number("free at the end", |(.., line)| Cell::bytes(line.free_bytes.last().copied()))
+            .number("free at the end", |(.., line)| match line.free_ahead(self.seconds).last() {
+                Some(free) => Cell::bytes(Some(*free)),
+                None => Cell::words("not known"),
+            })
             .text("full", |(.., line)| match &line.full.full_at {
                 Some(at) => Cell::date(at),
                 None => Cell::words(line.not_full_in_words()),
             })
+    }
+}
+
+impl WhatIf {
+    /// Why the free space of a volume ahead is not known, as sentences.
+    pub(crate) fn withheld(&self) -> Vec<String> {
+        let volumes = self.outlooks.first().map_or(&[][..], |outlook| &outlook.volumes);
+        let says = |it: &VolumeOutlookLine| {
+            let (title, why) = (it.title(), it.forecast_withheld.as_ref()?);
+            Some(format!("The free space ahead of {title} is not known: {why}."))
+        };
+        volumes.iter().filter_map(says).collect()
     }
 }
 
@@ -235,6 +259,9 @@ pub struct UndoneLine {
 pub struct VolumeOutlookLine {
     /// The volume's name.
     pub name: String,
+    /// The nodes with files on the volume.
+    #[serde(default)]
+    pub nodes: Vec<String>,
     /// Free bytes, over time: the median of the forecast if it reaches as far, or what the simulation says.
     pub free_bytes: Vec<u64>,
     /// When the volume is full, within `forecast_seconds`.
@@ -242,6 +269,9 @@ pub struct VolumeOutlookLine {
     pub full: FullDates,
     /// How far the forecast reaches, in seconds; null if growth was not watched for long enough for one.
     pub forecast_seconds: Option<u64>,
+    /// Why there is no forecast, so that `free_bytes` is only simulated; null if there is one.
+    #[serde(default)]
+    pub forecast_withheld: Option<String>,
 }
 
 impl WhatIf {
@@ -273,7 +303,7 @@ impl WhatIf {
     /// smoosh is shown.
     pub fn new(
         answer: &Answer,
-        forecast: impl Fn(&Outlook, usize) -> Option<Forecast>,
+        forecast: impl Fn(&Outlook, usize) -> Option<Result<Forecast, Withheld>>,
         smoosh: SmooshRules,
         as_rent: Option<RentProposal>,
     ) -> Self {
@@ -349,7 +379,11 @@ fn says(kept: &KeptHorizon) -> String {
 }
 
 impl OutlookLine {
-    fn of(outlook: &Outlook, forecast: impl Fn(usize) -> Option<Forecast>, span: Duration) -> Self {
+    fn of(
+        outlook: &Outlook,
+        forecast: impl Fn(usize) -> Option<Result<Forecast, Withheld>>,
+        span: Duration,
+    ) -> Self {
         let days = span.as_secs_f64() / 86_400.0;
         Self {
             name: outlook.name.clone(),
@@ -369,7 +403,7 @@ impl OutlookLine {
                 .volumes
                 .iter()
                 .enumerate()
-                .map(|(at, volume)| VolumeOutlookLine::of(volume, forecast(at).as_ref(), span))
+                .map(|(at, volume)| VolumeOutlookLine::of(volume, forecast(at), span))
                 .collect(),
         }
     }
@@ -388,22 +422,45 @@ impl From<&Undone> for UndoneLine {
 }
 
 impl VolumeOutlookLine {
-    fn of(volume: &VolumeOutlook, forecast: Option<&Forecast>, span: Duration) -> Self {
+    fn of(
+        volume: &VolumeOutlook,
+        forecast: Option<Result<Forecast, Withheld>>,
+        span: Duration,
+    ) -> Self {
+        let withheld = forecast.as_ref().and_then(|it| it.as_ref().err()).map(ToString::to_string);
+        let forecast = forecast.and_then(Result::ok);
         let time = |at: usize| span.mul_f64(at as f64 / (SAMPLES - 1) as f64);
-        let medians = forecast.and_then(|forecast| {
-            (0..volume.free_bytes.len()).map(|at| forecast.median_after(time(at))).collect()
+        let medians = forecast.as_ref().and_then(|forecast| {
+            // Nothing is written to a full volume, so it stays full beyond the reach too.
+            let full = forecast.full.median.map(|_| 0);
+            let free = |at| forecast.median_after(time(at)).or(full);
+            (0..volume.free_bytes.len()).map(free).collect()
         });
         Self {
             name: volume.name.to_string(),
+            nodes: volume.nodes.iter().map(ToString::to_string).collect(),
             free_bytes: medians.unwrap_or_else(|| volume.free_bytes.clone()),
-            full: FullDates::of(forecast),
+            full: FullDates::of(forecast.as_ref()),
             forecast_seconds: forecast.map(|forecast| forecast.reach().as_secs()),
+            forecast_withheld: withheld,
         }
+    }
+
+    /// Its name for people.
+    fn title(&self) -> String {
+        volume_title(&self.name, &self.nodes)
+    }
+
+    /// Free bytes over this time by the forecast; none if it does not reach as far. The simulation alone continues the
+    /// growth of the last minutes for days, and says nothing about when a volume is full.
+    pub(crate) fn free_ahead(&self, seconds: u64) -> &[u64] {
+        let reaches = self.forecast_seconds.is_some_and(|reach| reach >= seconds);
+        if reaches || self.full.full_at.is_some() { &self.free_bytes } else { &[] }
     }
 
     /// Until when it is not full, for people.
     fn not_full_in_words(&self) -> String {
         let reach = self.forecast_seconds.map(Duration::from_secs).map(duration::format_rounded);
-        reach.map_or_else(|| "not known yet".to_owned(), |reach| format!("not within {reach}"))
+        reach.map_or_else(|| "not known".to_owned(), |reach| format!("not within {reach}"))
     }
 }

@@ -367,7 +367,7 @@ fn ramp(plan: &Plan, refusal: &Refusal) -> String {
     let wait = plan.rules.limits.wait;
     let spread = refusal.limit == Some(wait.as_secs_f64());
     if refusal.limit.is_none() {
-        "it is not known yet what runs on the node; starts resume after the first poll".to_owned()
+        "what runs on the node is not known; starts resume once a poll reads it".to_owned()
     } else if spread && refusal.value == Some(0.0) {
         format!(
             "another compaction on the node is first in line; the next one waits {} (limits.wait)",

@@ -199,6 +199,7 @@ fn disks(available: u64) -> crate::plan::disk::Disks {
             name: "a".into(),
             nodes: vec!["couchdb@a".into()],
             space: Some(space),
+            is_stated: false,
             falling_since: None,
             problem: None,
         }],

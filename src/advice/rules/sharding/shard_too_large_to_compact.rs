@@ -217,7 +217,7 @@ fn finding(situation: &Situation<'_>, found: &StuckDatabase<'_>) -> Wording {
         "{copies} of {db} can never be compacted: the one on {} needs {} beside its file, and volume {} has {} for compactions, at most {} after everything else on it is compacted.{until}",
         worst.target.node(),
         format_size_short(worst.peak_bytes),
-        worst.room.usable.volume.name,
+        worst.room.usable.volume.title(),
         format_size_short(worst.room.usable.bytes),
         format_size_short(worst.room.limit()),
     );
@@ -241,7 +241,7 @@ fn finding(situation: &Situation<'_>, found: &StuckDatabase<'_>) -> Wording {
 
 fn remedy(situation: &Situation<'_>, found: &StuckDatabase<'_>) -> Vec<Remedy> {
     let StuckDatabase { ix, stuck, worst } = found;
-    let volume = &worst.room.usable.volume.name;
+    let volume = worst.room.usable.volume.title();
     if worst.live_bytes > worst.room.limit() {
         return vec![Remedy::choice(format!(
             "Enlarge the volume {volume}, or move shards away from it; then split the shard, so that its compactions need less."

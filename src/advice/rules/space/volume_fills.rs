@@ -97,7 +97,7 @@ fn finding(
     };
     let says = format!(
         "The volume {} has {} free, and {grows} (watched for {}). {}",
-        volume.name,
+        volume.title(),
         format_size_short(uncompacted.free_bytes),
         format_rounded(uncompacted.watched),
         dates_in_words(forecasts)

@@ -108,6 +108,8 @@ fn tables_of_targets_show_the_same_numbers_as_the_api() {
     let mut shown = 0;
     for target in rows.map(|it| &it.target).filter(|it| it.reclaimable_bytes > Some(0)) {
         let sizes = [target.file_bytes, target.reclaimable_bytes].map(|it| size(it.unwrap()));
+        let sign = if target.estimated { "≈ " } else { "" };
+        let sizes = sizes.map(|size| format!("{sign}{size}"));
         let node = target.node.trim_start_matches("couchdb@");
         let has = |line: &str| {
             let cells: Vec<&str> = line.split("  ").map(str::trim).collect();

@@ -78,11 +78,11 @@ fn volumes(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) -> Rect
         return below(area, 2);
     }
     let shown = MAX_VOLUMES.min(area.height / 4).max(1);
-    let names = volumes.iter().map(|volume| width(&printable(&volume.volume)));
+    let names = volumes.iter().map(|volume| width(&printable(&volume.title())));
     let name_width = names.max().unwrap_or(0).clamp(6, MAX_NAME);
     for (at, volume) in (0..shown).zip(volumes) {
         let line = line(area, at);
-        let name = clipped(&printable(&volume.volume), name_width);
+        let name = clipped(&printable(&volume.title()), name_width);
         put(buffer, line, &name, theme.head());
         let bar = Rect { x: line.x + name_width + 1, width: BAR, ..line };
         put(buffer, bar, &fill(volume), theme.bar());

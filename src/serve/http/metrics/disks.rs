@@ -89,6 +89,7 @@ mod tests {
             name: name.into(),
             nodes: vec!["couchdb@a".into(), "couchdb@b".into()],
             space,
+            is_stated: false,
             falling_since: None,
             problem: None,
         };

@@ -121,6 +121,7 @@ fn conditions() -> Conditions {
         name: format!("{node} data").into(),
         nodes: vec![node.into()],
         space: Some(space),
+        is_stated: false,
         falling_since: None,
         problem: None,
     });
