@@ -261,6 +261,24 @@ mod tests {
     }
 
     #[test]
+    fn functions_that_throw_or_never_end_are_named() {
+        let length = |_| 100;
+        let rows = |map: &str| {
+            MeasuredRows::of(&design(map), &read(0.5, 4, 1, "function(doc){}", length).0)
+        };
+        assert_eq!(rows(TEXT).unwrap().says_throws(), [Vec::<String>::new(), Vec::new()]);
+        let [all, some] = rows("function(doc){emit(doc.day.year)}").unwrap().says_throws();
+        let [only] = &all[..] else { panic!("{all:?}") };
+        assert!(only.starts_with("The map function of a throws for "), "{only}");
+        assert!(only.ends_with("of undefined. So its index would stay empty."), "{only}");
+        assert_eq!(some, [""; 0]);
+        let odd = "function(doc){if(doc._id.slice(-1)%2)throw 'odd'; emit(1)}";
+        let [all, some] = rows(odd).unwrap().says_throws();
+        assert_eq!(all, [""; 0]);
+        assert!(some[0].ends_with(": odd. CouchDB leaves these out of its index."), "{some:?}");
+    }
+
+    #[test]
     fn rare_large_documents_prolong_reading_until_the_mean_is_exact() {
         // One document in a hundred is a hundred times as large. A row has some 150 bytes besides
         // the text.

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::{
-    advice::test_cluster::{Index, NOW, Shard, TestCluster},
+    advice::test_cluster::{Index, NOW, Shard, TestCluster, build_job},
+    jobs::{Job, JobKey, JobKind},
     model::{
         records::BuildSpeed,
         settings::{limits::Headroom, work::EnforceViews},
@@ -296,17 +297,38 @@ fn index_used_by_another_document_does_not_become_stale() {
 
 #[test]
 fn index_is_judged_by_the_free_space_of_each_node() {
-    let verdicts = |free: [Option<u64>; 2], keep_free_percent: f64| {
+    let verdicts = |free: [Option<u64>; 2]| {
         let mut cluster = cluster();
         cluster.add_index(&index("_design/one", 1, 100, 1));
         cluster.set_free_space(&[("a", free[0]), ("b", free[1])]);
-        cluster.rules.headroom = Headroom { keep_free_percent, ..cluster.rules.headroom.clone() };
         new(cluster).nodes.into_iter().map(|node| node.verdict).collect::<Vec<_>>()
     };
     use SpaceVerdict::{DoesNotFit, Fits, MayNotFit, Unknown};
     // Two copies of 25 to 400 MiB of live data, a multiple of that as built, plus a compaction.
-    assert_eq!(verdicts([Some(20 * GIB), Some(GIB)], 0.0), [Fits, MayNotFit]);
-    assert_eq!(verdicts([Some(100 * MIB), None], 0.0), [DoesNotFit, Unknown]);
+    assert_eq!(verdicts([Some(20 * GIB), Some(GIB)]), [Fits, MayNotFit]);
+    assert_eq!(verdicts([Some(100 * MIB), None]), [DoesNotFit, Unknown]);
+}
+
+#[test]
+fn kept_space_and_running_compactions_are_not_free() {
+    let free = |keep_free_percent: f64, compaction: Option<u64>| {
+        let mut cluster = cluster();
+        cluster.set_free_space(&[("a", Some(20 * GIB))]);
+        let disks = Arc::make_mut(&mut cluster.conditions.disks);
+        disks.volumes[0].space.as_mut().unwrap().size = Some(100 * GIB);
+        cluster.rules.headroom = Headroom { keep_free_percent, ..cluster.rules.headroom.clone() };
+        if let Some(reserved_bytes) = compaction {
+            let job = build_job("orders", "_design/one", 0);
+            let key = JobKey { kind: JobKind::CompactDb, ..job.key.clone() };
+            cluster.add_job(Job { key, reserved_bytes, ..job });
+        }
+        let need = new(cluster).nodes.swap_remove(0);
+        (need.free_bytes, need.reserved_bytes)
+    };
+    assert_eq!(free(0.0, None), (Some(20 * GIB), 0));
+    assert_eq!(free(15.0, None), (Some(5 * GIB), 0));
+    assert_eq!(free(15.0, Some(2 * GIB)), (Some(3 * GIB), 2 * GIB));
+    assert_eq!(free(15.0, Some(6 * GIB)), (Some(0), 6 * GIB));
 }
 
 #[test]
