@@ -104,11 +104,11 @@ impl Exit {
             Self::Failed => (1, "Failed, or refused by the service."),
             Self::Incomplete => (
                 2,
-                "Done, but part of the cluster could not be read, or tidy left something; the output says what and why.",
+                "Done, but part of the cluster could not be read, or tidy left work undone; the output says what and why.",
             ),
             Self::Found => (
                 3,
-                "Done, and there is advice as bad as --fail-on names, or nothing to do with --fail-if-idle.",
+                "Done, and there is advice of the --fail-on severity or worse, or --fail-if-idle found nothing to do.",
             ),
             Self::Usage => (64, "Wrong usage or configuration. Nothing was sent."),
         }

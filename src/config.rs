@@ -59,7 +59,7 @@ pub struct Loaded {
 pub fn read_file(path: &Path, flag: &'static str) -> Result<Vec<u8>, Problems> {
     let limit = u64::try_from(MAX_FILE).unwrap_or(u64::MAX).saturating_add(1);
     named_file::read(path, limit).map_err(|why| {
-        let says = format!("the configuration cannot be read: {why}; {flag} names it");
+        let says = format!("cannot read the configuration named by {flag}: {why}");
         Problems::of_file(&path.display().to_string(), says)
     })
 }
@@ -140,7 +140,7 @@ fn text_of<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Problems> {
     if bytes.len() > MAX_FILE {
         return Err(Problems::of_file(
             name,
-            "longer than 1 MiB; no valid configuration is".to_owned(),
+            "longer than 1 MiB, the maximum for a configuration".to_owned(),
         ));
     }
     let text = std::str::from_utf8(bytes).map_err(|why| {
@@ -148,7 +148,7 @@ fn text_of<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Problems> {
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         Problems::of_file(
             name,
-            format!("not UTF-8 text: line {line} holds a byte that is not; save the file as UTF-8"),
+            format!("not UTF-8 text: line {line} has an invalid byte; save the file as UTF-8"),
         )
     })?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))

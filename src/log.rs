@@ -70,7 +70,7 @@ pub enum LogFormat {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogError {
     /// A subscriber is already installed.
-    #[error("the log is already set up; it can be set up only once per process")]
+    #[error("the log is already set up; a process can set it up only once")]
     AlreadyInitialized(#[source] tracing::subscriber::SetGlobalDefaultError),
 }
 

@@ -286,7 +286,7 @@ impl ScanTask {
                 Effect::Emit(events) => self.events.send(events),
                 Effect::WarnDamaged(damaged) => tracing::warn!(
                     damaged,
-                    "part of what was measured before the start cannot be read: it is unknown until it is measured again"
+                    "part of the measurements stored before the restart cannot be read: those values are unknown until measured again"
                 ),
             }
         }

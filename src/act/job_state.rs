@@ -70,7 +70,7 @@ pub enum NotStarted {
     #[error(transparent)]
     Rejected(#[from] StartRejected),
     /// The order was withdrawn, or already started, since the plan was made.
-    #[error("it is no longer ordered")]
+    #[error("its order no longer exists")]
     OrderGone,
     /// Its stored state prevents a start.
     #[error("it must not be started now: it {0}")]
@@ -90,7 +90,7 @@ pub enum NotStarted {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotPersisted {
     /// The journal cannot be written.
-    #[error("in force, but lost at a restart: {0}")]
+    #[error("in force, but a restart will lose it: {0}")]
     Store(StoreError),
     /// The program is stopping.
     #[error("recliner is stopping")]
@@ -414,7 +414,7 @@ impl JobStateTask {
                 self.pending_writes.push(self.state.expire_orders(now));
             }
             JobStateEvent::WriteFinished { cancelled_starts } => {
-                let why = "it could not be stored, or its sender is gone";
+                let why = "it could not be stored, or its sender has disconnected";
                 for key in cancelled_starts {
                     let sent = RequestResult::NotSent(why.to_owned());
                     let follows =

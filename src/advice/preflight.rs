@@ -344,7 +344,7 @@ fn notes(found: &Preflight, inputs: &PreflightInputs<'_>) -> Vec<String> {
     let PreflightInputs { design, present, .. } = inputs;
     let unread = match present {
         PresentDesign::Unread(why) => Some(format!(
-            "The present document could not be read, so it is not known which views change: {why}."
+            "The present document could not be read, so recliner cannot tell which views change: {why}."
         )),
         PresentDesign::Absent | PresentDesign::Known(_) => None,
     };
@@ -361,11 +361,11 @@ fn notes(found: &Preflight, inputs: &PreflightInputs<'_>) -> Vec<String> {
     unread.into_iter().chain([size]).chain(others.map(|(_, says)| says.to_owned())).collect()
 }
 
-const UNKNOWN_SIZE: &str = "How large the index becomes is unknown: no built index in this cluster tells what a document costs. Build the document in a copy of a part of the data, or in a test cluster that recliner reads, and ask there.";
-const UNKNOWN_TIME: &str = "How long it takes is unknown: recliner has seen no build of an index in this language for ten seconds or longer. It measures every build that it sees, whoever started it; a running recliner remembers them.";
+const UNKNOWN_SIZE: &str = "The size of the index is unknown: this cluster has no built index to estimate it from. Build the index on a copy of part of the data, or in a test cluster that recliner reads, and run preflight there.";
+const UNKNOWN_TIME: &str = "The time is unknown: recliner has seen no index build in this language that took ten seconds or longer. A running recliner measures and remembers every build, whoever started it.";
 const ERLANG: &str = "CouchDB builds Erlang views only if [native_query_servers] enable_erlang_query_server is true.";
 const BUILT_BY_QUERY: &str =
-    "The document has autoupdate false, so CouchDB builds the index at the first query.";
+    "The document has autoupdate: false, so CouchDB builds the index at the first query.";
 
 /// The commands to paste, one after the other.
 fn remedy(found: &Preflight, old: Option<TargetRef<'_>>) -> Vec<Remedy> {
@@ -375,7 +375,7 @@ fn remedy(found: &Preflight, old: Option<TargetRef<'_>>) -> Vec<Remedy> {
     let mut remedy = Vec::new();
     if found.kind == BuildKind::Rebuild {
         remedy.push(Remedy::choice(format!(
-            "Keep queries answered meanwhile: save the document as {design}-next first and wait until that is built. Then save it as {design}, which has the same signature and finds the index ready, and delete {design}-next."
+            "To keep queries working meanwhile, save the document as {design}-next first and wait until its index is built. Then save it as {design}, which has the same signature and uses the built index, and delete {design}-next."
         )));
     }
     if found.kind.builds() {
@@ -383,16 +383,16 @@ fn remedy(found: &Preflight, old: Option<TargetRef<'_>>) -> Vec<Remedy> {
         let stalled: Vec<String> = stalled.map(|node| node.node.clone()).collect();
         if !stalled.is_empty() {
             remedy.push(Remedy::choice(format!(
-                "Make room on {} first: recliner plan and recliner advise say what frees most there.",
+                "Free space on {} first: recliner plan and recliner advise say what frees most there.",
                 listed(&stalled)
             )));
         }
         remedy.push(Remedy::get(
-            "See how far it is, until updates_pending.total is 0:",
+            "Check its progress until updates_pending.total is 0:",
             &[db, design, "_info"],
         ));
         remedy.push(Remedy::recliner(
-            "When it is built, compact it: an index that was built in one go is several times as large as its data:",
+            "When it is built, compact it, because a newly built index is several times as large as its data:",
             &["compact", &target],
         ));
         let at_once = if found.nodes.len() == 1 { "" } else { ", all copies at once" };
@@ -405,7 +405,7 @@ fn remedy(found: &Preflight, old: Option<TargetRef<'_>>) -> Vec<Remedy> {
     }
     if old.is_some() || matches!(found.kind, BuildKind::Rebuild) {
         remedy.push(Remedy::view_cleanup(
-            "When the new document is deployed and nobody needs the old one back, delete the files of its index:",
+            "When the new document is deployed and nobody needs the old one back, delete the files of the old index:",
             db,
         ));
     }

@@ -63,7 +63,7 @@ pub enum MuteError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The task has ended, or has not loaded the previous process's state.
-    #[error("recliner is stopping, or has not loaded its state yet; try again")]
+    #[error("recliner is stopping or still starting; try again")]
     Unavailable,
 }
 

@@ -56,7 +56,7 @@ fn check(facts: &TombstoneFacts) -> Remedy {
         "First check again that every reader has read all deletions:".to_owned()
     } else {
         format!(
-            "First let these read the rest, or make sure that they never come back: {}. Then look again:",
+            "First let these readers catch up, or make sure that they never come back: {}. Then check again:",
             listed(&late)
         )
     };
@@ -71,7 +71,7 @@ fn verify(facts: &TombstoneFacts) -> [Remedy; 2] {
     [
         Remedy::get("Then doc_del_count falls, and doc_count stays:", &[&facts.db]),
         Remedy::command(
-            "The files become smaller only with a compaction, one after another:",
+            "The files shrink only when they are compacted, one after another:",
             format!(
                 "recliner tidy --couchdb.url \"$COUCHDB_URL\" --database {} --yes",
                 shell_word(&facts.db)
@@ -82,29 +82,32 @@ fn verify(facts: &TombstoneFacts) -> [Remedy; 2] {
 
 fn auto_purge(facts: &TombstoneFacts) -> Choice {
     let now = match &facts.auto_purge {
-        AutoPurge::Ttl(Some(ttl)) => format!(" Now it keeps them for {ttl}."),
+        AutoPurge::Ttl(Some(ttl)) => format!(" It currently keeps them for {ttl}."),
         AutoPurge::Ttl(None) | AutoPurge::Missing | AutoPurge::Unknown => String::new(),
     };
     let ttl = serde_json::json!({ "deleted_document_ttl": "90_days" });
     let plugin = "[couch_scanner_plugins]\ncouch_auto_purge_plugin = true\n\n[couch_auto_purge_plugin]\ndry_run = true";
     let mut remedy = vec![
         check(facts),
-        Remedy::configuration("On each node, so that at first it only counts:", plugin),
+        Remedy::configuration("On each node, so that it only counts at first:", plugin),
         Remedy::couchdb(
-            "Keep deleted documents longer than any peer may be away:",
+            "Keep deleted documents longer than any peer may be offline:",
             "PUT",
             &[&facts.db, "_auto_purge"],
             Some(&ttl),
         ),
         Remedy::choice(
-            "Read in the nodes' logs how many it would purge; if that is what you want, set dry_run to false.",
+            "Look in the nodes' logs for how many it would purge; if that is what you want, set dry_run to false.",
         ),
     ];
     remedy.extend(verify(facts));
     Choice {
         kind: ChoiceKind::AutoPurge,
-        does: format!("CouchDB purges what was deleted longer ago than deleted_document_ttl.{now}"),
-        risk: "A peer that was away for longer never hears of the deletion, and brings the document back when it writes to the database.".to_owned(),
+        does: format!(
+            "CouchDB purges documents deleted longer ago than deleted_document_ttl.{now}"
+        ),
+        risk: "A peer that was offline for longer never learns of the deletion, and brings the document back when it writes to the database."
+            .to_owned(),
         remedy,
     }
 }
@@ -113,7 +116,7 @@ fn replicate(facts: &TombstoneFacts) -> Choice {
     let remedy = std::iter::once(check(facts)).chain(copy_without_deleted(&facts.db));
     Choice {
         kind: ChoiceKind::Replicate,
-        does: "A new database gets all documents but the deleted ones, with the same q, n, partitions, rights and design documents.".to_owned(),
+        does: "A new database gets all documents except the deleted ones, with the same q, n, partitions, rights and design documents.".to_owned(),
         risk: "Clients have to switch to it, every replication and index begins again, and both databases need space until the old one is deleted.".to_owned(),
         remedy: remedy.collect(),
     }
@@ -138,18 +141,18 @@ fn purge(facts: &TombstoneFacts) -> Choice {
     let mut remedy = vec![
         check(facts),
         Remedy::get(
-            "All nodes must be up; otherwise some copies get the purge later:",
+            "Make sure that all nodes are up; otherwise some copies get the purge later:",
             &["_membership"],
         ),
         Remedy::command(
-            "Purge 100 at a time, with a pause of one second; this needs jq, and can be stopped and repeated:",
+            "Purge 100 at a time, with a pause of one second; this needs jq, and can be stopped and run again:",
             script.join("\n"),
         ),
     ];
     remedy.extend(verify(facts));
     Choice {
         kind: ChoiceKind::Purge,
-        does: "Each deleted document is removed from the database itself, slowly; an entry about each purge stays until every copy and index has processed it, and since 3.5.2 until every internal checkpoint exists.".to_owned(),
+        does: "This slowly removes each deleted document from the database itself; an entry about each purge stays until every copy and index has processed it, and since 3.5.2 until every internal checkpoint exists.".to_owned(),
         risk: "A purge cannot be undone and is not replicated: a peer that still has the document, or its deletion, brings it back.".to_owned(),
         remedy,
     }

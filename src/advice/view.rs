@@ -206,7 +206,7 @@ impl AdviceView {
             findings.iter().map(|finding| finding.subject.to_string()).collect();
         Err(match &names[..] {
             [] => {
-                format!("no recommendation {code} is open, so none about {subject:?} can be muted")
+                format!("{code} has no open advice, so none about {subject:?} can be muted")
             }
             names => {
                 format!("no advice {code} is about {subject:?}; it is about {}", listed(names))

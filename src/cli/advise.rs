@@ -35,7 +35,7 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
     let read = async |source: &SourceArgs| {
         let (reading, settings) = read_cluster(source, true).await?;
         for why in reading.node_settings.problems.values() {
-            print_error(&printable(&format!("how a node is set could not be read: {why}")));
+            print_error(&printable(&format!("cannot read a node's configuration: {why}")));
         }
         let exit = reading.exit();
         // Only the user knows which recliner watches this cluster.
@@ -50,7 +50,7 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
 }
 
 /// What is missing after the cluster was read directly, and how to complete the printed commands.
-const UNKNOWN: &str = "growth, since when, and what was muted are unknown. $RECLINER_URL is the address of a running recliner";
+const UNKNOWN: &str = "growth, age and mutes of advice are unknown. $RECLINER_URL is the address of a running recliner";
 
 fn addressed(mut advice: Advice, url: &str) -> Advice {
     advice.advice.iter_mut().for_each(|line| address(&mut line.remedy, url));
@@ -109,7 +109,7 @@ fn advice_of(reading: ClusterReading, settings: &Settings) -> Advice {
 
 async fn mute(args: &AdviseArgs) -> Result<Exit, CommandError> {
     let client = args.from.recliner()?.ok_or_else(|| {
-        CommandError::usage("only a running recliner mutes advice; name it with --recliner.url")
+        CommandError::usage("only a running recliner can mute advice; name it with --recliner.url")
     })?;
     let words = args.mute.as_ref().or(args.unmute.as_ref()).cloned().unwrap_or_default();
     let mut words = words.into_iter();

@@ -50,8 +50,7 @@ pub(super) enum Command {
     Serve(ServeArgs),
     /// Explore recliner on a simulated cluster, without a CouchDB.
     ///
-    /// It enforces, but only inside its simulation: it compacts simulated files, so that numbers
-    /// change, and touches nothing outside the process.
+    /// It compacts simulated files, so that numbers change, and touches nothing outside the process.
     #[cfg(feature = "simulator")]
     Demo(DemoArgs),
     /// Read a cluster once: what waits, and what compaction would free.
@@ -61,43 +60,43 @@ pub(super) enum Command {
     Scan(ScanArgs),
     /// Compact once what is worth compacting; for cron or a single node.
     ///
-    /// Without --yes it only prints what it would do, in which order, and what that frees. With --yes it does
-    /// it, within the gates and limits of serve, has unused index files deleted, and prints the sizes before
-    /// and after. It stores nothing and changes no setting of CouchDB. If it is killed, CouchDB finishes the
-    /// compactions that run.
+    /// Without --yes it only prints what it would do, in which order, and what that would free. With --yes it compacts
+    /// within the gates and limits of serve, asks CouchDB to delete unused index files, and prints the sizes before and
+    /// after. It stores nothing and changes no setting of CouchDB. If it is killed, CouchDB finishes the running
+    /// compactions.
     ///
     /// recliner tidy --couchdb.url http://127.0.0.1:5984 --data-dir /opt/couchdb/data --yes --until-free 20GiB
     Tidy(TidyArgs),
-    /// Print what each database takes, wastes and grows, and why.
+    /// Print what each database uses, wastes and gains on disk, and why.
     ///
-    /// With a name, it prints the same in sentences.
+    /// With a name, it describes that database in sentences.
     Databases(DatabasesArgs),
     /// Print what changed on the disks since yesterday, and why: the causes add up exactly.
     ///
-    /// A running recliner records this hour by hour for 14 days and day by day for 400: documents, waste, indexes,
-    /// new and deleted files, what compactions freed, and what no file of CouchDB explains.
+    /// A running recliner keeps hourly records for 14 days and daily ones for 400: documents, waste, indexes, new and
+    /// deleted files, what compactions freed, and what no file of CouchDB explains.
     Changes(ChangesArgs),
-    /// Print a page about the last seven days, to mail or to attach.
+    /// Print a page about the last seven days, to mail or attach.
     ///
-    /// What was wasted then and is now, what filled each volume, what compactions freed and wrote, the databases that
-    /// waste most, advice open and done, and what was suspended. The page loads nothing, so that it can be sent as it is.
+    /// It shows the waste then and now, what filled each volume, what compactions freed and wrote, the databases that
+    /// waste most, open and resolved advice, and suspensions. The page is a single file that loads nothing else.
     ///
     /// recliner report --since 7d > report.html
     Report(ReportArgs),
-    /// Print other recliners, each for its own cluster: those that need a person first.
+    /// Print the state of several recliners, those that need attention first.
     ///
-    /// A running recliner asks those that `fleet` in its configuration names. With --config.file, they are asked
-    /// once directly, or with --serve until stopped; the file may have nothing but this section. They are only read.
+    /// A running recliner asks those listed in `fleet` in its configuration. With --config.file, this command asks them
+    /// itself: once, or with --serve until stopped; the file needs no other section. Nothing is changed.
     Fleet(FleetArgs),
-    /// Print what would start now, with the exact requests, and why the rest would not.
+    /// Print what would start now, with the exact requests, and why other targets would not.
     ///
-    /// Each start comes with what it would free, write and take. In advise mode the request is a curl
-    /// line to paste.
+    /// For each start it prints what that would free and write, and how long it would take. In advise mode the request
+    /// is a curl command to paste.
     Plan(AnswerArgs),
     /// Explain why a target is or is not a candidate.
     ///
-    /// It prints the measurements of a database, view or shard, which channel takes it, why the others
-    /// do not, what it has been waiting for and since when, and what would have to change.
+    /// It prints the measurements of a database, view or shard, which channel takes it, why the others do not, what it
+    /// has been waiting for and since when, and what would have to change.
     Explain(ExplainArgs),
     /// Watch a running recliner on a terminal.
     ///
@@ -108,38 +107,38 @@ pub(super) enum Command {
     Top(ReachArgs),
     /// Print what to do about the cluster, the worst first.
     ///
-    /// Each piece of advice has its numbers, what it is worth and what to type. A running recliner also
-    /// knows how fast files grow, since when advice applies, and what was muted; if a cluster or a directory
-    /// is named, it is read once, without these.
+    /// Each recommendation has its numbers, what it would gain and what to type. A running recliner also knows how fast
+    /// files grow, how old each recommendation is, and what was muted; a cluster or directory named by flags is read
+    /// once, without these.
     Advise(AdviseArgs),
     /// Predict the cost of a design document before it is deployed: time, disk on each node, and whether
     /// it fits.
     ///
-    /// It compares the document with the one that the database has, and says which views change and
-    /// whether an index is built at all. All numbers are ranges, based on existing indexes and on builds
-    /// that recliner has seen. Nothing is changed.
+    /// It compares the document with the one in the database, and says which views change and whether an index would be
+    /// built at all. All numbers are ranges, based on existing indexes and on builds that recliner has seen. Nothing is
+    /// changed.
     Preflight(PreflightArgs),
-    /// Build the indexes of a rehearsed deployment one by one, before its design documents go live.
+    /// Build the indexes of a planned deployment one by one, before its design documents go live.
     ///
-    /// It saves each document as _design/NAME-next, waits until every copy of its index is built and has it
-    /// compacted, as far as a running recliner in enforce mode permits, and prints how to save the documents under
-    /// their own names; with --swap it does. Repeated, it goes on where it was.
+    /// It saves each document as _design/NAME-next, waits until every copy of its index is built, lets a running
+    /// recliner in enforce mode compact it, and prints how to save the documents under their own names; with --swap it
+    /// saves them itself. Run again, it continues where it stopped.
     DeployIndexes(DeployIndexesArgs),
-    /// Print how many documents of a database are deleted, who still reads the deletions, and how to be rid of them.
+    /// Print how many deleted documents a database has, who still reads the deletions, and how to remove them.
     ///
     /// It reads their sizes, the checkpoints of replications and of CouchDB itself, and prints the choices with
     /// their risks. Nothing is changed.
     Tombstones(TombstonesArgs),
-    /// Print the view indexes with what they take, what building them costs, and who reads them.
+    /// Print the view indexes: their size, the cost of building them, and who reads them.
     ///
-    /// A running recliner knows the readers from the access logs that reads.logs names, here or on sidecars.
+    /// A running recliner knows the readers from the access logs listed in reads.logs, here or on sidecars.
     Indexes(IndexesArgs),
     /// Print who reads the indexes, from access logs.
     ///
-    /// It reads CouchDB's own log, HAProxy's, and the common, combined and JSON formats of nginx and Traefik, also
-    /// compressed, and prints what they say; - is standard input. Of a request it keeps the database, the design
-    /// document, the view, the day and a coarse class of clients. Without --log, it asks a running recliner, which
-    /// follows the logs named in its configuration.
+    /// It reads the logs of CouchDB and HAProxy, and the common, combined and JSON formats of nginx and Traefik, also
+    /// compressed; - is standard input. Of each request it keeps only the database, the design document, the view, the
+    /// day and a coarse class of clients. Without --log, it asks a running recliner, which follows the logs listed in
+    /// its configuration.
     ///
     /// recliner reads --log /var/log/couchdb/couch.log /var/log/nginx/access.log*
     Reads(ReadsArgs),
@@ -151,18 +150,18 @@ pub(super) enum Command {
     /// bytes written, waits, and free space with the date on which a volume is full. Sizes continue to grow
     /// at the observed rate, and the planner itself decides. Nothing is changed.
     ///
-    /// With --since it looks back: what recliner would have started while it only advised, compared with
-    /// what really happened, and whether to switch to enforce.
+    /// With --since it looks back: it compares what recliner would have started in advise mode with what really
+    /// happened, and says whether to switch to enforce.
     WhatIf(WhatIfArgs),
     /// Print events from a running recliner's journal.
     ///
-    /// Events of databases are left out unless --all asks for them. With --follow it continues with
-    /// new events, even across restarts of the service.
+    /// Database events are hidden without --all. With --follow it keeps printing new events, even across restarts of
+    /// the service.
     Events(EventsArgs),
     /// Let an assistant ask a running recliner, over the Model Context Protocol.
     ///
-    /// The assistant starts this command and speaks with it over standard input and output. It can read what
-    /// the API shows, and the book; it can change nothing.
+    /// The assistant starts this command and speaks with it over standard input and output. It can read what the API
+    /// shows, and the book, but change nothing.
     ///
     /// claude mcp add recliner -- recliner mcp --recliner.url http://127.0.0.1:10984
     Mcp(McpArgs),
@@ -172,27 +171,24 @@ pub(super) enum Command {
     Health(ServiceArgs),
     /// Print a recliner.yml with the same effect as CouchDB's own compaction settings.
     ///
-    /// The configuration goes to standard output, and findings to standard error: channels that hide
-    /// others or never match, settings without effect, nodes that differ, defaults that CouchDB's
-    /// documentation gets wrong. Channels that a recliner took over count with their earlier
-    /// concurrency.
+    /// The configuration goes to standard output, and findings to standard error: channels that hide others or never
+    /// match, settings without effect, nodes that differ, defaults that CouchDB's documentation gets wrong. For
+    /// channels that a recliner took over, the earlier concurrency is used.
     ///
-    /// With --as rent it prints channels by rent instead, with horizons that keep the mean waste that
-    /// smoosh leaves. Growth is known only to a running recliner, so it asks one, which reads smoosh's
-    /// settings itself.
+    /// With --as rent it prints channels by rent instead, with horizons that keep the mean waste that smoosh
+    /// leaves. Only a running recliner knows growth, so this asks one, which reads smoosh's settings itself.
     Import(ImportArgs),
     /// Give back the channels of CouchDB's smoosh that a recliner took over and left stopped.
     ///
-    /// It reads the notes that the takeover left on each node, so it works from any machine. First stop
-    /// the recliner or remove the takeover from its configuration; otherwise it takes over the channels
-    /// again.
+    /// It reads the notes that the takeover left on each node, so it works from any machine. First stop that recliner
+    /// or remove the takeover from its configuration; otherwise it takes over the channels again.
     RestoreSmoosh(SourceArgs),
     /// Print what CouchDB's own files contain, and how CouchDB would use them.
     ///
     /// It reads the files' headers, without a CouchDB. It fails if a file contains nothing
     /// readable.
     Inspect(InspectArgs),
-    /// Print what the bytes of CouchDB's own files are, and how small a compaction makes them.
+    /// Print what the bytes in CouchDB's own files are, and how small a compaction would make them.
     ///
     /// It reads the trees of each file, without a CouchDB: bodies, conflicts, attachments, tombstones,
     /// and what nothing refers to any more. It fails if a file cannot be read.
@@ -201,7 +197,7 @@ pub(super) enum Command {
     ///
     /// Flags are checked too, and the channels of a takeover if CouchDB answers.
     CheckConfig(CheckArgs),
-    /// Start no compaction until it is resumed.
+    /// Tell a running recliner to start no compactions until resumed.
     ///
     /// The suspension survives a restart. Running compactions continue: CouchDB offers no way to
     /// stop a running compaction over HTTP. On recliner's own machine, its user and root can do this
@@ -209,14 +205,14 @@ pub(super) enum Command {
     Suspend(SuspendArgs),
     /// Tell a running recliner to start compactions again.
     ///
-    /// Without a scope, every suspension ends; otherwise only the one of that scope.
+    /// Without a scope, every suspension ends; with one, only that one.
     Resume(ResumeArgs),
     /// Compact a database or one target now, within gates and limits.
     ///
-    /// Naming a database orders a run, which goes before all others: recliner compact orders. If the recliner only advises,
-    /// the command prints the requests it would send, and fails.
+    /// For a database this starts a run, whose compactions go before all others. In advise mode, the command only
+    /// prints the requests that recliner would send, and fails.
     Compact(CompactArgs),
-    /// Show how far runs are; pause, resume or cancel one.
+    /// Show the progress of runs; pause, resume or cancel one.
     Runs(RunsArgs),
     /// Tell a running recliner to take targets out of quarantine.
     ///
@@ -224,14 +220,14 @@ pub(super) enum Command {
     Release(ReleaseArgs),
     /// Tell a running recliner to begin a sweep now.
     ///
-    /// A running sweep ends first.
+    /// If a sweep is running, the new one begins when it ends.
     Rescan(OrderArgs),
     /// Tell a running recliner to clear its queues until facts change or the next sweep ends.
     Flush(FlushArgs),
     /// Copy the journal of a running recliner to a file, without stopping it.
     ///
-    /// The copy is consistent and is checked before the file gets its name. To restore it, start
-    /// recliner with it as journal.redb in --storage.path.
+    /// The copy is consistent and is checked before the file gets its name. To restore it, save it as journal.redb in
+    /// --storage.path and start recliner.
     Backup(BackupArgs),
     /// Print Prometheus rules, Grafana dashboards or the runbook, for your addresses and labels.
     Mixin(MixinArgs),
@@ -263,19 +259,19 @@ pub(super) struct SourceArgs {
     /// to see the cluster; repeat the flag for every node to see each node's smoosh
     #[arg(long = "couchdb.url", value_name = "URL", value_hint = ValueHint::Url)]
     pub(super) urls: Vec<String>,
-    /// The CouchDB user to log in as; a server admin sees everything [or env: COUCHDB_USER]
+    /// The CouchDB user to log in as; only a server admin sees everything [or env: COUCHDB_USER]
     #[arg(long = "couchdb.username", value_name = "USER", value_hint = ValueHint::Other)]
     pub(super) username: Option<String>,
-    /// A file with the user's password, read again when it changes; the variable holds the password
-    /// itself [or env: COUCHDB_PASSWORD]
+    /// A file with the user's password, reread when it changes; COUCHDB_PASSWORD holds the password itself [or env:
+    /// COUCHDB_PASSWORD]
     #[arg(long = "couchdb.password-file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) password_file: Option<PathBuf>,
     /// Only the databases on this node, given by CouchDB's name for it, such as couchdb@couch-a;
     /// the same as nodes in the file
     #[arg(long, value_name = "NODE")]
     pub(super) node: Option<String>,
-    /// CouchDB's database_dir on the node that --node names, if recliner runs there: its files are
-    /// read in addition to CouchDB, or without it
+    /// CouchDB's database_dir on the node named by --node, if recliner runs there; its files are read directly, also
+    /// without a CouchDB
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) data_dir: Option<PathBuf>,
     /// CouchDB's view_index_dir [default: the data directory]
@@ -336,8 +332,7 @@ pub(super) struct ListenArgs {
     /// name. Requests with any other name are refused unless they have a user
     #[arg(long = "web.allowed-host", value_name = "NAME")]
     pub(super) allowed_hosts: Vec<String>,
-    /// Users, certificates and headers, in the format of Prometheus's exporters; read again when it
-    /// changes
+    /// Users, certificates and headers, in the format of Prometheus's exporters; reread when it changes
     #[arg(long = "web.config.file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) web_config: Option<PathBuf>,
 }
@@ -355,8 +350,7 @@ pub(super) struct WebArgs {
     /// machine they need a user of --web.config.file
     #[arg(long = "web.enable-admin-api")]
     pub(super) admin: bool,
-    /// Let assistants ask over the Model Context Protocol at /mcp; they can read what the API shows, and
-    /// change nothing
+    /// Let assistants ask over the Model Context Protocol at /mcp; they can read what the API shows, but change nothing
     #[arg(long = "web.enable-mcp")]
     pub(super) mcp: bool,
     /// The Unix socket over which recliner's own user, and root, can suspend, resume and back up
@@ -371,11 +365,11 @@ pub(super) struct ServeArgs {
     pub(super) source: SourceArgs,
     #[command(flatten)]
     pub(super) web: WebArgs,
-    /// advise starts nothing and is a ceiling: neither the file nor a reload lifts it; enforce starts
-    /// compactions, within limits and gates [default: advise]
+    /// advise starts nothing, and neither the file nor a reload can override it; enforce starts compactions, within
+    /// limits and gates [default: advise]
     #[arg(long, value_name = "MODE", value_parser = MODES, hide_possible_values = true)]
     pub(super) mode: Option<String>,
-    /// The directory of the journal; created if only its last component is missing [default: data/]
+    /// The directory of the journal; created if its parent exists [default: data/]
     #[arg(long = "storage.path", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) storage: Option<PathBuf>,
 }
@@ -402,12 +396,12 @@ pub(super) struct DemoArgs {
     /// advise starts nothing; enforce starts compactions in the simulation [default: enforce]
     #[arg(long, value_name = "MODE", value_parser = MODES, hide_possible_values = true)]
     pub(super) mode: Option<String>,
-    /// Simulate a cluster with faults of every kind, from now on; without it, a plausible cluster that has lived for
-    /// a week
+    /// Simulate a cluster with faults of every kind, starting now; without it, a plausible cluster with a week of
+    /// history
     #[arg(long)]
     pub(super) faults: bool,
-    /// Let the simulated nodes answer like CouchDB, on 127.0.0.1 from this port upward, to try other
-    /// commands or curl on them
+    /// Serve the simulated nodes like CouchDB, on 127.0.0.1 from this port upward, to try other commands or curl on
+    /// them
     #[arg(
         long = "couchdb.port",
         value_name = "PORT",
@@ -446,7 +440,7 @@ pub(super) struct TidyArgs {
     /// Do it
     #[arg(long)]
     pub(super) yes: bool,
-    /// Only print what it would do, as without --yes
+    /// Only print what it would do, like without --yes
     #[arg(long, conflicts_with = "yes")]
     pub(super) dry_run: bool,
     /// Only this database and its indexes; repeat it for more
@@ -458,7 +452,7 @@ pub(super) struct TidyArgs {
     /// Stop after this time, such as 2h, and leave what still runs to CouchDB
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(super) max_duration: Option<Duration>,
-    /// Count on this much free space on each node, where recliner cannot read it
+    /// Assume this much free space on each node where recliner cannot read it
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with_all = ["data_dir", "until_free"])]
     pub(super) assume_free: Option<u64>,
     /// Exit with status 3 if there is nothing to do
@@ -509,10 +503,9 @@ pub(super) struct DatabasesArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct ChangesArgs {
-    /// Only this volume or node; or this database or DB/_design/NAME, beside the sum of all others
+    /// Only this volume or node; or this database or DB/_design/NAME, compared with the sum of all others
     pub(super) name: Option<String>,
-    /// Since this timestamp, 2026-11-21T00:54:00Z, day, age, such as 6h, or yesterday, which is 24h; rounded back to a
-    /// full hour
+    /// Since this timestamp (2026-11-21T00:54:00Z), day, age (6h), or yesterday (24h); rounded down to a full hour
     #[arg(long, value_name = "TIME", default_value = "yesterday")]
     pub(super) since: String,
     /// Until this timestamp, day or age, rounded up to a full hour [default: now]
@@ -531,7 +524,7 @@ pub(super) struct ChangesArgs {
 #[derive(Debug, Flags)]
 #[command(mut_group("ListenArgs", |flags| flags.requires("serve")))]
 pub(super) struct FleetArgs {
-    /// A configuration file whose section fleet names the recliners to ask directly
+    /// A configuration file whose section fleet lists the recliners to ask directly
     #[arg(
         long = "config.file",
         value_name = "FILE",
@@ -539,7 +532,7 @@ pub(super) struct FleetArgs {
         help_heading = "Connection"
     )]
     pub(super) config_file: Option<PathBuf>,
-    /// Keep asking them, and serve their page, /api/v1/fleet and metrics until stopped
+    /// Keep asking the recliners, and serve the fleet page, /api/v1/fleet and metrics until stopped
     #[arg(long, requires = "config_file")]
     pub(super) serve: bool,
     #[command(flatten)]
@@ -584,10 +577,10 @@ pub(super) struct ExplainArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct AdviseArgs {
-    /// Exit with status 3 if there is advice of this severity or worse that nobody muted
+    /// Exit with status 3 if there is unmuted advice of this severity or worse
     #[arg(long, value_name = "SEVERITY", value_parser = ["info", "warning", "critical"])]
     pub(super) fail_on: Option<String>,
-    /// Print instead what fills the disks: by database, or by design document
+    /// Print what fills the disks instead: by database, or by design document
     #[arg(long, value_name = "WHAT", value_parser = ["database", "design"], conflicts_with = "fail_on")]
     pub(super) by: Option<String>,
     /// Tell a running recliner to mute advice of this code, or only that about a subject
@@ -599,7 +592,7 @@ pub(super) struct AdviseArgs {
     /// How long to mute it [default: 30d]
     #[arg(long = "for", value_name = "DURATION", requires = "mute")]
     pub(super) mute_for: Option<String>,
-    /// Why it is muted, shown to anyone who sees the advice
+    /// Why it is muted, shown with the advice
     #[arg(long, value_name = "TEXT", requires = "mute", value_parser = reason)]
     pub(super) why: Option<String>,
     #[command(flatten)]
@@ -620,17 +613,17 @@ pub(super) struct PreflightArgs {
         conflicts_with = "deploy"
     )]
     pub(super) file: Option<PathBuf>,
-    /// Rehearse a whole deployment: a directory of design documents, as JSON files or as folders
-    /// with views/NAME/map.js, or a file with several, as _bulk_docs accepts them
+    /// Rehearse a whole deployment: a directory of design documents, as JSON files or as folders with
+    /// views/NAME/map.js, or one file with several, in the format of _bulk_docs
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(super) deploy: Option<PathBuf>,
     /// The database to deploy to, instead of the first argument
     #[arg(long, value_name = "DB", requires = "deploy", conflicts_with = "db")]
     pub(super) against: Option<String>,
-    /// The maximum number of documents to read to run the map functions on, with --couchdb.url; 0 reads none
+    /// The maximum number of documents to read and run the map functions on, with --couchdb.url; 0 reads none
     #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
     pub(super) sample: usize,
-    /// Read no more documents once the predicted rows have this error, with 95 % probability
+    /// Stop reading documents once the predicted number of rows has this error, with 95 % probability
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "10%")]
     pub(super) sample_error: f64,
     /// The maximum number of documents to read in a second
@@ -645,16 +638,16 @@ pub(super) struct PreflightArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct DeployIndexesArgs {
-    /// The plan that preflight --deploy --write-plan wrote; what is remembered goes to FILE.state beside it
+    /// The plan that preflight --deploy --write-plan wrote; progress is stored in FILE.state beside it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) plan: PathBuf,
     /// When all indexes are ready, save the documents under their own names and delete those named -next
     #[arg(long)]
     pub(super) swap: bool,
-    /// Put back the documents that there were before, and delete those named -next
+    /// Restore the earlier documents, and delete those named -next
     #[arg(long, conflicts_with = "swap")]
     pub(super) back_out: bool,
-    /// Also build where it may not fit, or where free space is unknown; never where it does not fit
+    /// Also build an index that may not fit, or where free space is unknown; never one that cannot fit
     #[arg(long)]
     pub(super) may_not_fit: bool,
     #[command(flatten)]
@@ -673,7 +666,8 @@ pub(super) struct TombstonesArgs {
     /// The maximum number of deleted documents to read for their sizes; with --data-dir, files are read instead
     #[arg(long, value_name = "COUNT", default_value_t = 320)]
     pub(super) sample: usize,
-    /// A running recliner that has recorded their ages, for a CouchDB that keeps no times [or env: RECLINER_URL]
+    /// A running recliner that has recorded the ages of deletions, for a CouchDB that keeps no times [or env:
+    /// RECLINER_URL]
     #[arg(long = "recliner.url", value_name = "URL", help_heading = "Connection")]
     pub(super) recliner: Option<String>,
     #[command(flatten)]
@@ -719,8 +713,8 @@ pub(super) struct ReadsArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct WhatIfArgs {
-    /// Propose a ready list of channels, with all other rules as in force; smoosh-as-rent proposes
-    /// channels by rent that keep the mean waste of smoosh
+    /// Propose a predefined list of channels, with all other rules unchanged; smoosh-as-rent proposes channels by rent
+    /// that keep the mean waste of smoosh
     #[arg(
         long,
         value_name = "LIST",
@@ -734,11 +728,11 @@ pub(super) struct WhatIfArgs {
     /// The days to look ahead, at most 366
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=366))]
     pub(super) days: u32,
-    /// Look back instead: what recliner would have done since this timestamp, 2026-11-21T00:54:00Z, or age,
-    /// such as 7d, while it only advised
+    /// Look back instead: what recliner would have done in advise mode since this timestamp (2026-11-21T00:54:00Z) or
+    /// age (7d)
     #[arg(long, value_name = "TIME", conflicts_with_all = ["channels", "config_file", "days"])]
     pub(super) since: Option<String>,
-    /// Compare instead: how the forecasts of each volume's free space did
+    /// Print instead how accurate the forecasts of each volume's free space were
     #[arg(long, conflicts_with_all = ["channels", "config_file", "days", "since"])]
     pub(super) backtest: bool,
     #[command(flatten)]
@@ -761,7 +755,7 @@ pub(super) struct HistoryArgs {
     /// size before or after is unknown), failed or lost
     #[arg(long, value_name = "RESULT", value_parser = RESULTS, hide_possible_values = true)]
     pub(super) result: Option<String>,
-    /// Only jobs that ended since this timestamp, 2026-11-21T00:54:00Z, or age, such as 2h or 7d
+    /// Only jobs that ended since this timestamp (2026-11-21T00:54:00Z) or age (2h, 7d)
     #[arg(long, value_name = "TIME")]
     pub(super) since: Option<String>,
     /// Only jobs that ended before this timestamp or age
@@ -793,8 +787,8 @@ pub(super) struct EventsArgs {
     /// Include events of databases: created, updated and deleted
     #[arg(long)]
     pub(super) all: bool,
-    /// Only events since this timestamp, 2026-11-21T00:54:00Z, or age, such as 2h or 7d, or after the
-    /// event with this number; without it, the newest
+    /// Only events since this timestamp (2026-11-21T00:54:00Z) or age (2h, 7d), or after the event with this number;
+    /// without it, the newest
     #[arg(long, value_name = "TIME")]
     pub(super) since: Option<String>,
     /// The maximum number of events, at most 10000; with --follow, of those printed first
@@ -827,8 +821,7 @@ pub(super) struct ImportArgs {
     /// CouchDB 3's smoosh, or CouchDB 2's compaction daemon
     #[arg(value_enum)]
     pub(super) daemon: Daemon,
-    /// Print channels that use this rule and leave as much waste as smoosh does; a running recliner
-    /// calculates them
+    /// Print channels that use this rule and waste as much as smoosh does; a running recliner calculates them
     #[arg(long = "as", value_enum, value_name = "RULE")]
     pub(super) rule: Option<ImportAs>,
     /// With --as: the days over which waste is compared, at most 366 [default: 7]
@@ -864,7 +857,7 @@ pub(super) struct XrayArgs {
     /// Files of CouchDB's data directory, .couch or .view; with --data-dir also names of databases
     #[arg(value_name = "FILE", required = true)]
     pub(super) files: Vec<PathBuf>,
-    /// Read only this share of each tree, such as 1%, and say how far the estimate may be off
+    /// Read only this share of each tree, such as 1%, and print the error of the estimate
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(super) sample: Option<f64>,
     /// Maximum rate of reading, such as 50MiB/s; 0 for no limit
@@ -876,7 +869,7 @@ pub(super) struct XrayArgs {
     /// CouchDB's view_index_dir [default: the data directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "data_dir")]
     pub(super) view_index_dir: Option<PathBuf>,
-    /// Tables for people, or for programs one line of JSON for each file
+    /// Tables for people, or one line of JSON per file for programs
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,
 }
@@ -914,7 +907,7 @@ pub(super) struct SuspendArgs {
     /// What to suspend: all, node:NAME or channel:NAME
     #[arg(default_value = "all", value_parser = scope)]
     pub(super) scope: String,
-    /// The reason, shown to anyone who sees the suspension
+    /// The reason, shown with the suspension
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub(super) why: Option<String>,
     #[command(flatten)]
@@ -935,14 +928,14 @@ pub(super) struct CompactArgs {
     /// A database, DB/_design/NAME, a shard file's name, or an id as scan --format json prints it
     #[arg(required_unless_present_any = ["node", "all"])]
     pub(super) target: Option<String>,
-    /// Compact everything worth compacting on this node, except views
+    /// Compact everything on this node that is worth compacting, except views
     #[arg(long, value_name = "NODE", conflicts_with_all = ["target", "all", "force"])]
     pub(super) node: Option<String>,
     /// Compact everything that is worth compacting
     #[arg(long, conflicts_with_all = ["target", "force"])]
     pub(super) all: bool,
-    /// Start it even if no channel takes it because of its sizes, or while it is paused after failures or a
-    /// compaction that freed nothing; limits, gates and the need for free space still apply
+    /// Start it even if its sizes suit no channel, or while it is paused after failures or a compaction that freed
+    /// nothing; limits, gates and the need for free space still apply
     #[arg(long)]
     pub(super) force: bool,
     #[command(flatten)]
@@ -951,7 +944,7 @@ pub(super) struct CompactArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct RunsArgs {
-    /// Pause a run: its members no longer go first
+    /// Pause a run: its targets no longer go first
     #[arg(long, value_name = "RUN", conflicts_with_all = ["resume", "cancel"])]
     pub(super) pause: Option<u64>,
     /// Resume a run
@@ -969,7 +962,7 @@ pub(super) struct BackupArgs {
     /// The file to create, or - for standard output
     #[arg(value_hint = ValueHint::FilePath)]
     pub(super) file: PathBuf,
-    /// Replace the file if it exists; until the new copy is complete and checked, the old one stays
+    /// Replace the file if it exists, once the new copy is complete and checked
     #[arg(long)]
     pub(super) force: bool,
     #[command(flatten)]
@@ -990,8 +983,7 @@ pub(super) struct ReleaseArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct FlushArgs {
-    /// Only queues of this node, given by CouchDB's name for it; _cluster has those of views and
-    /// cleanups
+    /// Only queues of this node, given by CouchDB's name for it; _cluster has the queues of views and cleanups
     #[arg(long, value_name = "NODE")]
     pub(super) node: Option<String>,
     /// Only queues of this channel
@@ -1007,7 +999,7 @@ pub(super) enum MixinPart {
     Rules,
     /// Dashboards, for Grafana
     Dashboards,
-    /// What each alert means and what to do, for people, in Markdown
+    /// What each alert means and what to do, in Markdown
     Runbook,
 }
 
@@ -1038,7 +1030,7 @@ pub(super) struct MixinArgs {
     /// What to print
     #[arg(value_enum, value_name = "PART")]
     pub(super) part: MixinPart,
-    /// Write the files into this directory instead; created if it is missing
+    /// Write the files to this directory instead; created if it is missing
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) out: Option<PathBuf>,
     /// The address of recliner's book, to which alerts and the runbook link
@@ -1048,11 +1040,11 @@ pub(super) struct MixinArgs {
     /// The address of your Grafana, to which alerts link [default: http://127.0.0.1:3000]
     #[arg(long, value_name = "BASE", value_hint = ValueHint::Url)]
     pub(super) dashboard_url: Option<LinkBase>,
-    /// The labels by which your Prometheus knows recliner's targets
-    /// [default: job="recliner" in rules, any job in dashboards]
+    /// The labels that select recliner's targets in your Prometheus [default: job="recliner" in rules, any job in
+    /// dashboards]
     #[arg(long, value_name = "MATCHERS", value_hint = ValueHint::Other)]
     pub(super) selector: Option<Selector>,
-    /// Leave out all alerts but these
+    /// Print only these alerts
     #[arg(long, value_enum, value_name = "ALERTS")]
     pub(super) only: Option<AlertSet>,
     /// The program that reads the rules or dashboards
@@ -1088,7 +1080,7 @@ pub(super) struct CompletionArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct ManArgs {
-    /// Write recliner.1 and a page for each command into this directory; created if it is missing
+    /// Write recliner.1 and a page for each command to this directory; created if it is missing
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) out: Option<PathBuf>,
 }
@@ -1096,7 +1088,7 @@ pub(super) struct ManArgs {
 /// A reason that says something.
 fn reason(text: &str) -> Result<String, &'static str> {
     let is_said = text.chars().any(|it| !it.is_whitespace());
-    is_said.then(|| text.to_owned()).ok_or("it is empty; give a reason, or leave the flag out")
+    is_said.then(|| text.to_owned()).ok_or("the reason is empty; give one, or omit the flag")
 }
 
 /// A size in bytes.
@@ -1113,7 +1105,7 @@ fn rate(text: &str) -> Result<u64, ParseSizeError> {
 fn percent(text: &str) -> Result<f64, &'static str> {
     let number = text.trim().trim_end_matches('%').parse::<f64>().ok();
     let share = number.filter(|it| *it > 0.0 && *it <= 100.0).map(|percent| percent / 100.0);
-    share.ok_or("it is not a share such as 1%, above 0% and at most 100%")
+    share.ok_or("it is not a percentage above 0% and at most 100%, such as 1%")
 }
 
 /// A duration that is not zero.

@@ -84,9 +84,9 @@ fn check_destination(file: &Path, force: bool) -> Result<(), CommandError> {
             refused("already exists: choose another name, or use --force to replace it")
         }
         // Replacing the journal of a running process would lose everything it writes afterwards.
-        Ok(_) if journal::is_open_journal(file) => {
-            refused("is the journal of a running recliner, or open elsewhere: choose another name")
-        }
+        Ok(_) if journal::is_open_journal(file) => refused(
+            "is the journal of a running recliner, or another process has it open: choose another name",
+        ),
         Ok(_) | Err(_) => Ok(()),
     }
 }
@@ -131,9 +131,7 @@ impl PartFile {
     ) -> Result<(CopySummary, u64), CommandError> {
         let name = self.path.display().to_string();
         let summary = journal::check_copy(&self.file, &name).map_err(|why| {
-            CommandError::failed(format!(
-                "the received copy cannot be used, and is discarded: {why}"
-            ))
+            CommandError::failed(format!("the received copy is unusable and was discarded: {why}"))
         })?;
         let failed = |why: io::Error| write_error(destination, &why);
         let synced = self.file.sync_all().and_then(|()| self.file.metadata());
@@ -165,7 +163,7 @@ fn remove_leftover(path: &Path) -> Result<(), CommandError> {
     if is_writing || !journal::has_name(&file.metadata().map_err(failed)?, path) {
         let path = path.display();
         return Err(CommandError::failed(format!(
-            "another backup is writing to {path}: wait until it ends"
+            "another backup is writing to {path}: wait until it is finished"
         )));
     }
     fs::remove_file(path).map_err(failed)
@@ -186,9 +184,9 @@ fn write_error(path: &Path, why: &io::Error) -> CommandError {
     let remedy = if kind == Is::NotFound {
         "create its directory"
     } else if kind == Is::PermissionDenied {
-        "run the command as a user who may write there, or name another place"
+        "run the command as a user who may write there, or name another directory"
     } else if kind == Is::StorageFull || kind == Is::QuotaExceeded {
-        "free space on its disk, or name another place"
+        "free space on its disk, or name another directory"
     } else {
         "name another place"
     };

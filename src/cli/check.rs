@@ -28,7 +28,8 @@ pub(super) async fn run(args: &CheckArgs) -> Result<Exit, CommandError> {
     }
     if let Some(fleet) = fleet_alone(args)? {
         let settings = Settings { fleet, ..Settings::new(ClientSettings::new(Vec::new())) };
-        let note = "The file names other recliners and nothing else: it is valid for `recliner fleet --config.file`.";
+        let note =
+            "The file has only the section fleet: it is valid for `recliner fleet --config.file`.";
         print(&(comment(note) + &config::fleet_to_yaml(&settings)))?;
         return Ok(Exit::Done);
     }

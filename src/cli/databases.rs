@@ -29,7 +29,7 @@ pub(super) async fn run(args: DatabasesArgs) -> Result<Exit, CommandError> {
     let found = args.from.answer(ask, read).await?;
     let name = args.name.as_deref();
     if let Some(name) = name.filter(|_| found.answer.databases.is_empty()) {
-        let why = format!("no database is named {name:?}, and none has this text in its name");
+        let why = format!("no database is named {name:?} or has this text in its name");
         return Err(CommandError::failed(printable(&why)));
     }
     let table = |found: &Databases, width| {

@@ -138,7 +138,7 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, CommandError> {
         let address = loaded.settings.web.listen_address;
         let free = http::listen(address);
         drop(free.map_err(|why| serve::start_error(StartError::Listen { address, why }))?);
-        print_note("A week is simulated first, which takes some seconds.");
+        print_note("Simulating a week first; this takes a few seconds.");
         let (seed, settings, storage) = (args.seed, loaded.settings.clone(), place.clone());
         let (stop, interrupted) = (CancellationToken::new(), tidy::interrupted()?);
         let (now, stopped) = (Clock::System.now(), stop.clone());
@@ -169,7 +169,7 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, CommandError> {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
             let listener = TcpListener::bind(address).await.map_err(|why| {
                 CommandError::failed(format!(
-                    "cannot listen on {address}: {why}; choose another one with --couchdb.port"
+                    "cannot listen on {address}: {why}; choose another port with --couchdb.port"
                 ))
             })?;
             let router = cluster.router(node);
@@ -197,7 +197,8 @@ fn opening_lines(mode: Mode, own: &str, weeks: &[SimulatedWeek]) -> Vec<String> 
     };
     let flag = if own == DEFAULT_URL { String::new() } else { format!(" --recliner.url {own}") };
     let program = program_name();
-    let what = "A simulated cluster: three CouchDB nodes inside this process, without real data.";
+    let what =
+        "This is a simulated cluster: three CouchDB nodes inside this process, without real data.";
     let mut lines = vec![what.to_owned()];
     lines.extend(acts.iter().map(|line| (*line).to_owned()));
     if !weeks.is_empty() {

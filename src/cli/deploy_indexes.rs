@@ -54,7 +54,7 @@ pub(super) async fn run(args: DeployIndexesArgs) -> Result<Exit, CommandError> {
     }
     let lock = fs::File::open(&args.plan).map_err(CommandError::usage)?;
     lock.try_lock().map_err(|_| {
-        CommandError::failed("another deploy-indexes carries this plan out; wait until it ends")
+        CommandError::failed("another deploy-indexes is carrying out this plan; wait until it ends")
     })?;
     let path = plan::memory_path(&args.plan);
     let remembered = Memory::read(&path).map_err(CommandError::usage)?;
@@ -84,7 +84,7 @@ pub(super) async fn run(args: DeployIndexesArgs) -> Result<Exit, CommandError> {
         ended = deployment.drive() => ended,
         interrupted = tokio::signal::ctrl_c() => {
             interrupted.map_err(CommandError::failed)?;
-            Err(CommandError { exit: Exit::Incomplete, ..CommandError::failed("interrupted; a build or compaction that runs in CouchDB goes on") })
+            Err(CommandError { exit: Exit::Incomplete, ..CommandError::failed("interrupted; CouchDB continues a running build or compaction") })
         }
     };
     if ended.is_err() && !deployment.is_new {
@@ -102,15 +102,16 @@ fn plan_of(
 ) -> Result<DeploymentPlan, String> {
     let state = path.display();
     if args.back_out {
-        let none =
-            || format!("there is no {state}: nothing was carried out, so there is no way back");
+        let none = || {
+            format!("{state} does not exist: nothing was carried out, so there is nothing to undo")
+        };
         let plan = remembered.ok_or_else(none)?.plan();
         return plan.map_err(|why| format!("{state} cannot be used: {why}"));
     }
     let plan = DeploymentPlan::read(&args.plan)?;
     if remembered.is_some_and(|memory| !memory.is_of(&plan)) {
         return Err(format!(
-            "{} was changed after it had been carried out in part. {state} has the plan as it was: go back with --back-out; or, if that one is done, move {state} away",
+            "{} was changed after part of it was carried out. {state} has the earlier plan: undo it with --back-out, or move {state} away if it is finished",
             args.plan.display()
         ));
     }
@@ -138,7 +139,7 @@ impl Deployment<'_> {
     async fn drive(&mut self) -> Result<Exit, CommandError> {
         if let Some(intent) = &self.memory.intent {
             let says = format!(
-                "Goes on: the last request was {intent}; whether it arrived, the cluster says."
+                "Continuing: the last request was {intent}; checking the cluster for whether it arrived."
             );
             self.say("resumed", &says)?;
             // Gives what an earlier command sent time to become visible on every copy.
@@ -184,7 +185,7 @@ impl Deployment<'_> {
             && !next::is_visible(written, &facts)
         {
             return Ok(Next::Wait(format!(
-                "{} was accepted and cannot be read yet",
+                "{} was accepted but cannot be read yet",
                 self.says(written)
             )));
         }
@@ -220,7 +221,7 @@ impl Deployment<'_> {
             && !self.cluster.share_index(id, heir).await?
         {
             return Ok(Next::Stop(format!(
-                "{id} is not deleted: CouchDB shows another index for {heir}, so what was built would be deleted. Compare the two documents."
+                "{id} stays: CouchDB uses another index for {heir}, so deleting {id} would delete the index just built. Compare the two documents."
             )));
         }
         if !next::may_build(action, &facts, wanted) {
@@ -255,10 +256,8 @@ impl Deployment<'_> {
                 let built = self.cluster.build(id, &view).await;
                 time::sleep(POLL).await;
                 return match built {
-                    Ok(()) => self.say_wait(&format!("{id}: waits for its indexers")),
-                    Err(why) => {
-                        self.say_wait(&format!("{id}: its build is asked for again: {why}"))
-                    }
+                    Ok(()) => self.say_wait(&format!("{id}: waiting for its indexers")),
+                    Err(why) => self.say_wait(&format!("{id}: requesting the build again: {why}")),
                 };
             }
             Action::Compact { id } => return self.compact(id, &says).await,
@@ -286,7 +285,7 @@ impl Deployment<'_> {
                 .say("ordered", &format!("{says}: the service starts it when its limits permit.")),
             // Waiting does not help against a setting.
             Err(CommandError { why, conflict: Some(conflict), .. }) if is_setting(&conflict) => {
-                let says = format!("{id} is built, and stays uncompacted: {why}");
+                let says = format!("{id} is built but stays uncompacted: {why}");
                 self.memory.compacted.insert(id.to_owned(), Some(why));
                 self.remember()?;
                 self.say("built", &says)
@@ -321,7 +320,7 @@ impl Deployment<'_> {
         if count >= MAX_ATTEMPTS {
             return Err(CommandError::failed(format!("{says} failed {count} times: {why}")));
         }
-        self.say_wait(&format!("{says} failed, and is looked at again: {why}"))?;
+        self.say_wait(&format!("{says} failed and will be tried again: {why}"))?;
         time::sleep(POLL).await;
         Ok(())
     }
@@ -382,7 +381,7 @@ impl Deployment<'_> {
 
     fn print_ways(&self) {
         print_note(&format!(
-            "To go on: {}",
+            "To continue: {}",
             self.command(if self.args.swap { "--swap" } else { "" })
         ));
         print_note(&format!("To go back: {}", self.command("--back-out")));
@@ -395,7 +394,7 @@ impl Deployment<'_> {
         let says = match &*left {
             [] => "All indexes are built and compacted. Nothing is live yet.".to_owned(),
             left => format!(
-                "All indexes are built, and all compacted but {}. Nothing is live yet.",
+                "All indexes are built, and all except {} are compacted. Nothing is live yet.",
                 listed(left)
             ),
         };
@@ -406,7 +405,7 @@ impl Deployment<'_> {
             return Ok(());
         }
         print_part(&format!(
-            "\nTo make the documents live:\n  {swap}\nIt saves each under its own name over the revision of the rehearsal, and only then deletes those named -next:\nif those went first, CouchDB 3.5.2 would delete the new indexes.\nTo go back:\n  {back}\n",
+            "\nTo make the documents live:\n  {swap}\nIt saves each under its own name, replacing the revision of the rehearsal, and only then deletes those named -next:\nif those were deleted first, CouchDB 3.5.2 would delete the new indexes.\nTo go back:\n  {back}\n",
         ))
         .map(drop)
     }
@@ -428,7 +427,7 @@ impl Deployment<'_> {
             words.extend([name.to_owned(), shell_word(value).into_owned()]);
         });
         print_part(&format!(
-            "\nTo go back:\n  {}\nCouchDB 3.5.2 deletes the files of the old indexes within a minute; then going back builds them again.\nWith an older CouchDB, when nobody needs the old documents back:\n  {}\n",
+            "\nTo go back:\n  {}\nCouchDB 3.5.2 deletes the files of the old indexes within a minute; after that, going back rebuilds them.\nWith an older CouchDB, once you no longer need the old documents:\n  {}\n",
             self.command("--back-out"),
             words.join(" ")
         ))

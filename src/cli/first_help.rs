@@ -41,7 +41,7 @@ pub(super) fn of(command: &Command, program: &str) -> String {
         paragraph(&format!("{about}."), WIDTH),
         format!("\nBegin:\n{begin}\nCommands:\n{first}\n"),
         paragraph(&format!("More: {}", others.join(" ")), WIDTH),
-        format!("\n{program} help COMMAND says more of each; --version prints the version.\n"),
+        format!("\n{program} help COMMAND explains a command; --version prints the version.\n"),
     ]
     .concat()
 }

@@ -21,7 +21,7 @@ use futures::future::try_join_all;
 use std::path::Path;
 
 /// Note on what CouchDB's own compaction does by default and recliner does only if configured.
-const VIEWS_OF_SEVERAL_RANGES: &str = "views of databases with several ranges are left out, because over HTTP all their copies are compacted at once; without its # sign the next line takes them, as CouchDB does";
+const VIEWS_OF_SEVERAL_RANGES: &str = "views of databases with several ranges are left out, because over HTTP all their copies are compacted at once; remove the # from the next line to include them, as CouchDB does";
 
 /// Maximum size of an ini file.
 const MAX_INI_BYTES: u64 = 4 << 20;
@@ -37,7 +37,7 @@ pub(super) async fn run(args: ImportArgs) -> Result<Exit, CommandError> {
 async fn equal(args: ImportArgs) -> Result<Exit, CommandError> {
     if args.service.url.is_some() {
         return Err(CommandError::usage(
-            "--recliner.url is for --as rent; without it, CouchDB itself is asked at --couchdb.url",
+            "--recliner.url needs --as rent; without --as, name a CouchDB with --couchdb.url",
         ));
     }
     let nodes =
@@ -57,7 +57,7 @@ async fn equal(args: ImportArgs) -> Result<Exit, CommandError> {
     imported.findings.iter().for_each(|finding| print_note(&printable(&finding.to_string())));
     if !has_rules {
         return Err(CommandError::failed(
-            "found no rules of a compaction daemon: they are in the section [compactions] of CouchDB 2's ini files; name these with --ini",
+            "found no rules of a compaction daemon: they are in the section [compactions] of CouchDB 2's ini files; name those files with --ini",
         ));
     }
     print_next_step(Format::Table, AFTER_IMPORT);
@@ -69,7 +69,7 @@ fn checked_yaml(imported: &Imported) -> Result<String, CommandError> {
     let text = yaml(imported);
     let file = config::File { name: Path::new("recliner.yml"), bytes: text.as_bytes() };
     config::load_policy(file).map_err(|why| {
-        CommandError::failed(format!("no recliner.yml can have these settings:\n{why}"))
+        CommandError::failed(format!("these settings cannot be written as a recliner.yml:\n{why}"))
     })?;
     Ok(text)
 }

@@ -29,7 +29,7 @@ pub(super) async fn history(args: HistoryArgs) -> Result<Exit, CommandError> {
         args.service.client()?.get("/api/v1/history", &present_params(query)).await?;
     args.format.print(&answer, |answer, width| table::outcomes(&answer.outcomes, width))?;
     if answer.next_before.is_some() {
-        print_note("There are older jobs: raise --limit.");
+        print_note("There are older jobs; raise --limit to see them.");
     }
     Ok(Exit::Done)
 }
@@ -62,7 +62,7 @@ pub(super) async fn events(args: EventsArgs) -> Result<Exit, CommandError> {
     })?;
     if let (true, Some(last)) = (answer.more, rows.last()) {
         print_note(&format!(
-            "There are more events: continue with --since {}, or raise --limit.",
+            "There are more events; continue with --since {}, or raise --limit.",
             last.seq
         ));
     }

@@ -85,7 +85,7 @@ fn refuse_flags_without_effect(args: &MixinArgs) -> Result<(), CommandError> {
     ];
     match without_effect.iter().find(|(_, is_given)| *is_given) {
         Some((flag, _)) => Err(CommandError::usage(format!(
-            "{flag} changes nothing in {}; leave it out",
+            "{flag} has no effect on {}; omit it",
             args.part.name()
         ))),
         None => Ok(()),

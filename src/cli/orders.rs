@@ -148,7 +148,7 @@ async fn until_carried_out<A>(
         if noted.as_ref() != Some(&failure.why) {
             let remaining = duration::format_rounded(MAX_WAIT.saturating_sub(began.elapsed()));
             print_note(&format!(
-                "Waiting for {remaining} at most (Ctrl-C gives up, and then nothing is ordered): {}",
+                "Waiting for up to {remaining} (Ctrl-C gives up without ordering anything): {}",
                 failure.why
             ));
             noted = Some(failure.why);

@@ -51,7 +51,9 @@ pub(super) fn print_own(text: &[u8]) -> Result<(), CommandError> {
 pub(super) fn print_bytes(bytes: &[u8]) -> Result<(), CommandError> {
     match write_stdout(|out| out.write_all(bytes))? {
         true => Ok(()),
-        false => Err(CommandError::failed("cannot print the file: its reader ended early")),
+        false => Err(CommandError::failed(
+            "cannot print the file: the program reading standard output ended early",
+        )),
     }
 }
 

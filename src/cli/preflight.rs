@@ -188,7 +188,7 @@ impl ClusterRead {
         match &read {
             Ok(DocSample { problem: None, .. }) => {}
             Ok(DocSample { problem: Some(why), .. }) => {
-                print_note(&format!("not all of the sample of documents was read: {why}"));
+                print_note(&format!("only part of the sample of documents was read: {why}"));
             }
             Err(why) => print_note(&format!("no document was read, so the ranges are wide: {why}")),
         }

@@ -349,7 +349,7 @@ fn failed_reads(status: &ScanStatus) -> Vec<String> {
     let reasons: BTreeSet<&str> = failed.iter().map(|((_, reason), _)| *reason).collect();
     if let (Some(last), 1, 2..) = (&last, reasons.len(), failed.len()) {
         let reads: u64 = failed.iter().map(|(_, count)| **count).sum();
-        return vec![format!("{reads} reads failed alike: {last}")];
+        return vec![format!("{reads} reads failed the same way: {last}")];
     }
     let line = |((node, reason), count): &(&(Arc<str>, &str), &u64)| {
         format!("{}: {count} could not be read ({})", printable(node), reason.replace('_', " "))
@@ -396,7 +396,7 @@ mod tests {
         };
         assert_eq!(
             failed_reads(&status(["proxy", "proxy"])),
-            ["4 reads failed alike: GET /_node/b: HTTP 403"]
+            ["4 reads failed the same way: GET /_node/b: HTTP 403"]
         );
         assert_eq!(
             failed_reads(&status(["proxy", "too_slow"])),

@@ -47,7 +47,7 @@ fn of_logs(args: &ReadsArgs) -> ReadsAnswer {
         match read {
             Ok(read) if read.lines > 0 && read.requests == 0 => {
                 problems.push(format!(
-                    "{name}: none of its {} lines is a request in a known format",
+                    "{name}: none of its {} lines is a request in a known log format",
                     read.lines
                 ));
             }

@@ -229,16 +229,16 @@ impl ServiceLogin {
         match (self.username.clone().or_else(|| env("RECLINER_USER")), password) {
             (Some(user), _) if user.contains(':') || user.contains(char::is_control) => {
                 Err(CommandError::usage(
-                    "--recliner.username has a colon or a control character, which no login can carry",
+                    "--recliner.username has a colon or a control character, which HTTP logins cannot carry",
                 ))
             }
             (Some(user), Some(password)) => Ok(Some((user, password))),
             (None, None) => Ok(None),
             (Some(_), None) => Err(CommandError::usage(
-                "there is a user, but no password; give --recliner.password-file or RECLINER_PASSWORD",
+                "a user is given without a password; give --recliner.password-file or RECLINER_PASSWORD",
             )),
             (None, Some(_)) => Err(CommandError::usage(
-                "there is a password, but no user; give --recliner.username or RECLINER_USER",
+                "a password is given without a user; give --recliner.username or RECLINER_USER",
             )),
         }
     }
@@ -349,7 +349,9 @@ impl ServiceClient {
 
     fn unbegun(&self, within: Duration) -> CommandError {
         let seconds = within.as_secs();
-        self.unanswered(&format!("it began no answer within {seconds} s; is it a recliner?"))
+        self.unanswered(&format!(
+            "it did not begin to answer within {seconds} s; is it a recliner?"
+        ))
     }
 
     /// The `data` of the response to a POST of `body` as JSON.
@@ -406,7 +408,7 @@ impl ServiceClient {
             received = received.saturating_add(piece.len() as u64);
         }
         if received != length {
-            return Err(self.unanswered("its response broke off"));
+            return Err(self.unanswered("its response ended early"));
         }
         Ok(length)
     }
@@ -459,7 +461,7 @@ impl ServiceClient {
         }
         match serde_json::from_slice::<Failed>(body) {
             // A service that lacks the route lists the ones it has.
-            Ok(failed) if failed.error.starts_with("there is no /api/v1/") => {
+            Ok(failed) if failed.error.starts_with("it has no /api/v1/") => {
                 let route = failed.error.split([';', ' ']).nth(3).unwrap_or_default();
                 CommandError::failed(format!(
                     "the recliner at {} is older than this command and has no {}; upgrade it",
@@ -484,7 +486,7 @@ impl ServiceClient {
     }
 
     fn too_large(&self) -> CommandError {
-        self.unusable("its response is larger than any of recliner's; is it a recliner?")
+        self.unusable("its response is larger than any that recliner sends; is it a recliner?")
     }
 
     /// An error for an answer that another attempt would not improve.
@@ -552,7 +554,7 @@ impl Answer<'_> {
         let Ok(bytes) = time::timeout(self.patience, self.response.chunk()).await else {
             let (size, seconds) = (PIECE_BYTES >> 10, PIECE_TIME.as_secs());
             return Err(self.client.unanswered(&format!(
-                "its response neither ended nor brought {size} KiB within {seconds} s"
+                "its response did not end and brought less than {size} KiB within {seconds} s"
             )));
         };
         let bytes = bytes.map_err(|why| self.client.unanswered(&fetch::describe(why)))?;
@@ -580,7 +582,7 @@ fn refused(status: StatusCode, failed: Failed) -> CommandError {
     }
     if let Some(more) = candidates.len().checked_sub(MAX_CANDIDATES).filter(|more| *more > 0) {
         why.push_str(&format!(
-            "\n  and {more} more; `recliner explain` with the same name shows all"
+            "\n  and {more} more; `recliner explain` with the same name prints all"
         ));
     }
     let is_transient = status.is_server_error();
@@ -626,12 +628,12 @@ mod tests {
         let (client, _directory, _server) = client_of(silent);
         for within in [ANSWER, WORK] {
             let (failed, seconds) = order(&client, within).await;
-            assert!(failed.unwrap_err().contains("it began no answer within 10 s"));
+            assert!(failed.unwrap_err().contains("it did not begin to answer within 10 s"));
             assert_eq!(seconds, 20);
         }
         let begun = Instant::now();
         let failed = client.download("/api/v1/backup", |_| Ok(())).await.unwrap_err();
-        assert!(failed.why.contains("it began no answer within 10 s"), "{}", failed.why);
+        assert!(failed.why.contains("it did not begin to answer within 10 s"), "{}", failed.why);
         assert_eq!(begun.elapsed().as_secs(), 20);
         assert!(client.get::<Value>("/api/v1/runs", &[]).await.is_err());
         assert_eq!(begun.elapsed().as_secs(), 30);
@@ -671,7 +673,10 @@ mod tests {
             let (client, _directory, _server) = client_of(pieces(seconds, 1));
             let (failed, waited) = order(&client, ANSWER).await;
             let failed = failed.unwrap_err();
-            assert!(failed.contains("neither ended nor brought 16 KiB within 15 s"), "{failed}");
+            assert!(
+                failed.contains("did not end and brought less than 16 KiB within 15 s"),
+                "{failed}"
+            );
             assert_eq!(waited, 15);
         }
         // A slow connection that delivers enough is accepted.

@@ -54,7 +54,7 @@ pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
     }
     if args.yes && settings.shared_limits.url.is_some() {
         return Err(CommandError::usage(
-            "tidy --yes cannot keep limits that clusters share (shared_limits.url): order a run of the service with recliner compact, or tidy without this file's shared_limits while the other clusters rest",
+            "tidy --yes cannot honour limits that clusters share (shared_limits.url): start a run with recliner compact, or remove shared_limits from this file while the other clusters compact nothing",
         ));
     }
     settings.mode = Mode::Advise;
@@ -89,7 +89,7 @@ pub(super) async fn run(args: TidyArgs) -> Result<Exit, CommandError> {
         plan = await_plan(&mut monitor, &adapted).await?;
     }
     if args.until_free.is_some() && plan.least_free_bytes().is_none() {
-        let why = "--until-free needs to know what is free: name CouchDB's data directory with --data-dir";
+        let why = "--until-free needs to know the free space: name CouchDB's data directory with --data-dir";
         return Err(CommandError::usage(why));
     }
     let outlook = plan.tidy_outlook(args.until_free);

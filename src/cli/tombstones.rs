@@ -31,7 +31,7 @@ pub(super) async fn run(args: TombstonesArgs) -> Result<Exit, CommandError> {
     let connected = read_once::connect(&args.source)?;
     if connected.settings.couchdb.urls.is_empty() {
         return Err(CommandError::usage(
-            "tombstones reads CouchDB itself, and a running recliner only for the ages: name a CouchDB with --couchdb.url",
+            "tombstones reads CouchDB itself and asks a running recliner only for ages: name a CouchDB with --couchdb.url",
         ));
     }
     let seed = RandomState::new().hash_one("tombstones");

@@ -61,7 +61,7 @@ fn paths(args: &XrayArgs, name: &Path) -> Result<(Vec<PathBuf>, bool), CommandEr
     let directories = NodeDirectories { data: data.clone(), views: args.view_index_dir.clone() };
     let found = database_files(&directories, db, true).map_err(CommandError::failed)?;
     if found.is_empty() {
-        let why = format!("{} has no files of a database {}", data.display(), printable(db));
+        let why = format!("{} has no files of the database {}", data.display(), printable(db));
         return Err(CommandError::usage(why));
     }
     Ok((found, true))

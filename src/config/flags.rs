@@ -82,7 +82,7 @@ pub fn admin_api_exposed(settings: &Settings, has_users: bool) -> Option<Problem
         || has_users;
     let says = || {
         format!(
-            "anyone who reaches {} could start compactions; listen on 127.0.0.1, name users in --web.config.file, or leave out this flag or --mode=enforce",
+            "anyone who can reach {} could start compactions; listen on 127.0.0.1, define users in --web.config.file, or omit this flag or --mode=enforce",
             web.listen_address
         )
     };
@@ -156,7 +156,10 @@ impl Flags {
         settings.files.view_index_dir = view_index_dir.clone().or(settings.files.view_index_dir);
         let files_alone = settings.files.data_dir.is_some();
         if settings.files.view_index_dir.is_some() && !files_alone {
-            report.refuse_flag("--view-index-dir", "the view directory is given without the database directory; give --data-dir or files.data_dir too");
+            report.refuse_flag(
+                "--view-index-dir",
+                "the view directory is given without the database directory; also give --data-dir or files.data_dir",
+            );
         }
         if settings.couchdb.urls.is_empty() && couchdb_urls.is_empty() && !files_alone {
             report.refuse_flag("--couchdb.url", "no CouchDB is named; give this flag, or couchdb.urls in the configuration file, such as http://127.0.0.1:5984");
@@ -166,7 +169,7 @@ impl Flags {
             settings.mode = report.flag("--mode", mode, read_one_of).unwrap_or_default();
         }
         if settings.mode == Mode::Enforce && settings.couchdb.urls.is_empty() && files_alone {
-            let says = "no CouchDB is named, and compactions are started through it; give --couchdb.url, or leave the mode at advise";
+            let says = "no CouchDB is named, but enforce mode needs one to start compactions; give --couchdb.url, or use mode advise";
             report.refuse_flag("--mode", says);
         }
         if let Some(path) = storage_path {
@@ -225,7 +228,7 @@ impl Flags {
         let in_file = file.password_file.as_ref().map(|found| &found.value);
         let asks_for = "give --couchdb.password-file, couchdb.password_file or COUCHDB_PASSWORD";
         let Some(username) = username else {
-            let why = "there is a password, but no user; give --couchdb.username, couchdb.username or COUCHDB_USER";
+            let why = "a password is given without a user; give --couchdb.username, couchdb.username or COUCHDB_USER";
             if let Some(found) = &file.password_file {
                 report.refuse(found.at, &found.path, why);
             } else if self.couchdb_password_file.is_some() {
@@ -242,7 +245,7 @@ impl Flags {
                 self.refuse_user(
                     file,
                     report,
-                    format!("there is a user, but no password; {asks_for}"),
+                    format!("a user is given without a password; {asks_for}"),
                 );
                 return Login::None;
             }
@@ -251,7 +254,7 @@ impl Flags {
             Ok(login) => login,
             Err(LoginError::Username(name)) => {
                 let says = format!(
-                    "found {}, but a user name contains no colon and no control character, because a login cannot carry them",
+                    "found {}, but a user name must not contain a colon or a control character, because HTTP logins cannot carry them",
                     quoted(&name)
                 );
                 self.refuse_user(file, report, says);

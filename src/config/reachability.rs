@@ -24,7 +24,7 @@ pub(super) fn check(settings: &Settings, places: Places, report: &mut Report) {
     if let Some(found) = places.trusts_hosts
         && couchdb.urls.first().is_some_and(|url| !url.is_https())
     {
-        let says = "any server that answers for such a host receives the password in plain text, because http does not prove the host; https with couchdb.tls.ca_file does";
+        let says = "any server that answers for such a host receives the password in plain text, because http does not prove the host's identity; use https with couchdb.tls.ca_file";
         report.note(found.at, &found.path, says);
     }
     let ServedNodes::Named(names) = &settings.nodes else { return };

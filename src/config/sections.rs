@@ -133,7 +133,7 @@ fn file_keys() -> Vec<Key<FileSettings>> {
     keys.extend(keys!(in FileSettings {
         /// The nodes whose databases this process reads: [_all], or their names.
         "nodes" => settings.nodes, NextSweep, nodes();
-        /// URLs of sidecars whose measurements of shard and view files are used.
+        /// URLs of sidecars that measure shard and view files.
         "peers" => settings.peers, NextSweep, list(url("a sidecar", "http://couch-a:10984"));
         /// Whether this process handles views and cleanups of the whole cluster; exactly one must.
         "cluster_targets" => settings.cluster_targets, NextSweep, boolean();
@@ -141,13 +141,13 @@ fn file_keys() -> Vec<Key<FileSettings>> {
         "scan" => settings.scan, _, Scan::form();
         /// Interval between two checks of running compactions.
         "poll" => settings.poll, Live, duration(SECOND);
-        /// This node's own directories, if they are read besides CouchDB.
+        /// This node's own directories, read in addition to CouchDB.
         "files" => settings.files, _, Files::form();
         /// advise starts nothing; enforce starts compactions, within limits and gates.
         "mode" => settings.mode, Live, one_of();
         /// What is worth compacting: a list, tried in order, or smoosh for its seven channels, or rent for three by rent; default smoosh.
         "channels" => settings.channels.list, Live, channels::form();
-        /// Databases or shard files that no channel takes.
+        /// Databases or shard files that are never compacted.
         "ignore" => settings.channels.ignore, Live, patterns();
         /// How much runs at a time; every compaction counts, whatever started it.
         "limits" => settings.limits, _, limits::Limits::form();
@@ -171,15 +171,15 @@ fn file_keys() -> Vec<Key<FileSettings>> {
         "warmer" => settings.warmer, _, work::Warmer::form();
         /// Thresholds above which recliner gives advice.
         "advice" => settings.advice, _, advice::AdviceSettings::form();
-        /// Which access logs tell who reads the indexes.
+        /// Access logs that show who reads the indexes.
         "reads" => settings.reads, _, work::ReadsSettings::form();
-        /// Where metrics are pushed to over OTLP, besides being scraped.
+        /// Where to push metrics over OTLP, in addition to scraping.
         "otlp" => settings.otlp, _, OtlpSettings::form();
-        /// What `recliner report` says besides bytes.
+        /// What `recliner report` shows in addition to bytes.
         "report" => settings.report, _, work::ReportSettings::form();
-        /// Other recliners, each for its own cluster, that are shown together.
+        /// Recliners of other clusters to show together.
         "fleet" => settings.fleet, _, FleetSettings::form();
-        /// How long and in how many bytes entries are kept; whichever limit is reached first.
+        /// Limits on the age and total size of entries; the one reached first applies.
         "journal" => settings.journal, _, work::JournalRetention::form();
     }));
     keys
@@ -187,15 +187,14 @@ fn file_keys() -> Vec<Key<FileSettings>> {
 
 fn check(file: &mut FileSettings, section: &mut Section<'_, '_>) {
     note_unknown_sizes(&file.settings, section);
-    section
-        .refuse_key("web", "not set in this file, but by flags: --web.listen-address and others");
-    section.refuse_key("storage", "not set in this file, but by a flag: --storage.path");
-    section.refuse_key("log", "not set in this file, but by flags: --log.level and --log.format");
+    section.refuse_key("web", "set by flags, not in this file: --web.listen-address and others");
+    section.refuse_key("storage", "set by a flag, not in this file: --storage.path");
+    section.refuse_key("log", "set by flags, not in this file: --log.level and --log.format");
     let Some(at) = section.value_at("nodes").and_then(|_| section.key_at("nodes")) else { return };
     file.names_nodes = Some(Spanned { value: (), at, path: "nodes".to_owned() });
     // Even views and cleanups are found through the copies of databases on served nodes.
     if file.settings.nodes.is_empty() {
-        let says = "found no node, so nothing is watched; write [_all], or names such as [couchdb@couch-a]";
+        let says = "found no node, so nothing would be watched; write [_all], or names such as [couchdb@couch-a]";
         section.report.refuse(at, "nodes", says);
     }
 }
@@ -206,10 +205,10 @@ fn note_unknown_sizes(settings: &Settings, section: &mut Section<'_, '_>) {
     let headroom = &settings.headroom;
     let mut effects = Vec::new();
     if headroom.keep_free_percent > 0.0 {
-        effects.push("headroom.keep_free keeps nothing free there");
+        effects.push("headroom.keep_free has no effect there");
     }
     if settings.channels.by_rent().next().is_some() {
-        effects.push("the horizons of channels by rent do not shorten as it fills");
+        effects.push("the horizons of channels by rent do not shrink as it fills up");
     }
     if effects.is_empty() {
         return;

@@ -180,7 +180,7 @@ settings! {
     }
     check = |_, section| {
         section
-            .refuse_key("rate_limit", "recliner has no limit of this kind; leave the section out");
+            .refuse_key("rate_limit", "recliner has no limit of this kind; omit the section");
     };
 }
 
@@ -248,12 +248,16 @@ fn check_tls(tls: &TlsSection, section: &mut Section<'_, '_>) -> Option<WebTls> 
     if let Some(most) = &tls.max_version
         && most.value < min_version
     {
-        section.report.refuse(most.at, &most.path, "less than min_version, so that none is left");
+        section.report.refuse(
+            most.at,
+            &most.path,
+            "less than min_version, so no version is allowed",
+        );
     }
     let max_version = tls.max_version.as_ref().map_or(TlsVersion::Tls13, |most| most.value);
     section.refuse_key(
         "client_allowed_sans",
-        "recliner cannot check the names in client certificates; use authorities of your own in client_ca_file that certify only who may ask",
+        "recliner cannot check the names in client certificates; in client_ca_file, use your own authorities that issue certificates only to permitted clients",
     );
     let (Given::As(cert), Given::As(key)) = (cert, key) else { return None };
     Some(WebTls {
@@ -284,7 +288,7 @@ fn one_pem(
 ) -> Given {
     let (inline_at, file_at) = (section.key_at(inline), section.key_at(file));
     if inline_at.is_some() {
-        section.refuse_key(file, format!("found beside {inline}; give one of them"));
+        section.refuse_key(file, format!("found together with {inline}; give one of them"));
     }
     let (value, at, path) = match (path, text) {
         (Some(Spanned { value, at, path }), _) => (Pem::File(value.clone()), at, path),
@@ -307,12 +311,12 @@ fn check_clients(tls: &TlsSection, section: &mut Section<'_, '_>) -> Option<Clie
         (_, Given::Wrong) => None,
         (ClientAuth::No, Given::Absent) => Some(ClientCertificates::NotRequested),
         (ClientAuth::No, Given::As(_)) => {
-            let says = "client_ca_file is given, but certificates are not asked for; write client_auth_type: RequireAndVerifyClientCert";
+            let says = "client_ca_file is given, but certificates are not requested; write client_auth_type: RequireAndVerifyClientCert";
             section.report.refuse(auth.at, &auth.path, says);
             None
         }
         (_, Given::Absent) => {
-            let says = "asks for certificates, but client_ca_file does not say whose; name the authorities";
+            let says = "requires client certificates, but client_ca_file is missing; name the file with their authorities";
             section.report.refuse(auth.at, &auth.path, says);
             None
         }
@@ -330,7 +334,7 @@ fn client_auth() -> Form<ClientAuth> {
     let read = |text: &str| match text {
         "" => Ok(ClientAuth::No),
         "RequestClientCert" | "RequireClientCert" | "RequireAnyClientCert" => Err(format!(
-            "found {}, with which any certificate would do; recliner checks them: write RequireAndVerifyClientCert",
+            "found {}, which would accept any certificate; recliner only accepts verified ones: write RequireAndVerifyClientCert",
             quoted(text)
         )),
         text => read_one_of(text),
@@ -406,7 +410,7 @@ fn header_value(allowed: &'static [&'static str]) -> Form<Option<HeaderValue>> {
             return Err(format!("found {}, expected {}", quoted(text), alternatives(allowed)));
         }
         HeaderValue::from_str(text)
-            .map_err(|_| format!("found {}, which no header can carry", quoted(text)))
+            .map_err(|_| format!("found {}, which an HTTP header cannot carry", quoted(text)))
     };
     let write = |value: &HeaderValue| written(value.to_str().unwrap_or_default());
     let schema =
@@ -417,7 +421,10 @@ fn header_value(allowed: &'static [&'static str]) -> Form<Option<HeaderValue>> {
 fn user_name() -> Form<String> {
     let read = |name: &str| {
         if name.is_empty() || name.contains(':') || name.contains(char::is_control) {
-            return Err("a user name is not empty and contains no colon and no control character, because a login cannot carry them".to_owned());
+            return Err(
+                "a user name must not be empty or contain a colon or a control character, because HTTP logins cannot carry them"
+                    .to_owned(),
+            );
         }
         Ok(name.to_owned())
     };

@@ -229,7 +229,7 @@ pub(crate) fn list<T: 'static>(item: Form<T>) -> Form<Vec<T>> {
         move |report, node, path, _| {
             let Value::List(items) = &node.value else {
                 let says = format!(
-                    "found {}, expected a list; leave the key out for the default, or write [] for none",
+                    "found {}, expected a list; omit the key for the default, or write [] for none",
                     node.found()
                 );
                 report.refuse(node.at, path, says);

@@ -63,7 +63,7 @@ impl Report {
         self.wildcards += 1;
         if self.wildcards == MAX_WILDCARDS + 1 {
             let says = format!(
-                "more than {MAX_WILDCARDS} patterns with * or ? in one configuration; replace several by one that covers them"
+                "more than {MAX_WILDCARDS} patterns with * or ? in one configuration; replace several with one that covers them"
             );
             self.refuse(at, path, says);
         }
@@ -238,7 +238,7 @@ pub(crate) fn scalar<T>(
             report.refuse(
                 node.at,
                 path,
-                "found nothing; write a value, or leave the key out for its default",
+                "found nothing; write a value, or omit the key for its default",
             );
             None
         }

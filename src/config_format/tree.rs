@@ -193,7 +193,7 @@ impl Reader<'_> {
             }
             Event::Alias(anchor) => {
                 let Some(node) = self.anchors.get(&anchor) else {
-                    self.refuse(at, "this alias is inside the node that it names".to_owned());
+                    self.refuse(at, "this alias refers to a node that contains it".to_owned());
                     return Err(Stop);
                 };
                 let (size, too_deep) =

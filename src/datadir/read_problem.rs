@@ -44,7 +44,7 @@ impl ReadProblem {
                  grant it read access"
             }
             Self::Io => "reading it failed: check the disk",
-            Self::TooDeep => "CouchDB's names are never this deep: check what it is",
+            Self::TooDeep => "CouchDB never nests names this deep: check what it is",
             Self::NoValidHeader => {
                 "it contains no valid header: recliner inspect shows what CouchDB does with it"
             }
@@ -52,13 +52,13 @@ impl ReadProblem {
                 "its last gibibyte contains no valid header: recliner inspect searches further back"
             }
             Self::Undecodable => {
-                "its last header contains data that no CouchDB writes: recliner inspect shows details"
+                "its last header contains data that no CouchDB version writes: recliner inspect shows details"
             }
             Self::UnknownVersion => {
                 "the disk version in its header is unknown to recliner: recliner inspect shows details"
             }
             Self::WrongKind => {
-                "its header has the wrong kind, a view's in a database or a database's in a view: \
+                "its header is of the wrong kind, a view's in a database file or the reverse: \
                  recliner inspect shows details"
             }
             Self::WrongSignature => {

@@ -119,7 +119,7 @@ fn named(
 pub fn xray_file(path: &Path, sample: Option<Sample>, pace: &ReadPace) -> Result<Xray, String> {
     let name = path.file_name().map(|name| name.to_string_lossy());
     if Role::of(name.as_deref().unwrap_or_default()) == Role::CompactMeta {
-        return Err("has no trees of its own: they are in the .compact.data file".to_owned());
+        return Err("has no trees: they are in the .compact.data file".to_owned());
     }
     let file = OpenFile::open_regular(path)?;
     let file = Paced { file, pace, begun: Instant::now(), read: Cell::new(0) };

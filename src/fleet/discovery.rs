@@ -90,9 +90,9 @@ impl Discovery {
         if let Some((first, _)) = found.members.iter().nth(MAX_MEMBERS) {
             let first = first.clone();
             let more = found.members.split_off(&first).len();
-            found
-                .problems
-                .push(format!("{more} of the recliners are not asked: only {MAX_MEMBERS} are"));
+            found.problems.push(format!(
+                "{more} of the recliners are not asked: the maximum is {MAX_MEMBERS}"
+            ));
         }
         found
     }
@@ -150,7 +150,7 @@ fn members_of(tree: &Node, has_login: bool) -> Result<Members, String> {
         let scheme = label("__scheme__").unwrap_or("http");
         let name = label("name").or_else(|| label("cluster"));
         for (at, target) in targets.iter().enumerate() {
-            let target = target.text().ok_or("a target is not a text")?;
+            let target = target.text().ok_or("a target is not a string")?;
             let url = if target.contains("://") {
                 target.to_owned()
             } else {
@@ -159,7 +159,7 @@ fn members_of(tree: &Node, has_login: bool) -> Result<Members, String> {
             // The target is not shown, as it may hold a password.
             let url = url.parse::<Address>().map_err(|_| {
                 format!(
-                    "target {} of a group is not HOST:PORT or a URL, without user and password",
+                    "target {} of a group is not HOST:PORT or a URL without user and password",
                     at + 1
                 )
             })?;

@@ -261,7 +261,7 @@ impl FleetTask {
                     let Some(read) = read else { return };
                     let before = std::mem::replace(&mut lists, read).found;
                     for why in lists.found.problems.iter().filter(|why| !before.problems.contains(why)) {
-                        tracing::warn!(why, "cannot read which recliners the fleet has");
+                        tracing::warn!(why, "cannot read the list of the fleet's recliners");
                     }
                     if before.members != lists.found.members {
                         members.set(&lists.found, settings.interval);

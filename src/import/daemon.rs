@@ -22,7 +22,7 @@ const RULES: &str = "compactions";
 const KEYS: [(&str, &str); 4] = [
     (
         "min_file_size",
-        "files of exactly this size count for the daemon, so min_size, which wants more, is one byte less",
+        "the daemon includes files of exactly this size, but min_size does not, so it is one byte less",
     ),
     ("check_interval", "has no counterpart in a channel: recliner looks at every scan.interval"),
     ("snooze_period", PACED),
@@ -83,7 +83,7 @@ fn of_whole_databases(rules: Vec<DaemonRule>, findings: &mut Findings) -> Vec<Da
         rules.into_iter().partition(|rule| ShardName::split(&rule.database).is_some());
     for rule in shards {
         let message =
-            "is a rule for one shard; a channel takes whole databases, so this one is left out";
+            "is a rule for one shard; channels take whole databases, so this rule is left out";
         findings.error(RULES, rule.database.as_str(), message);
     }
     rules
@@ -108,7 +108,7 @@ fn threshold(rule: &DaemonRule, kind: TargetKind, findings: &mut Findings) -> Op
     match percent.unwrap_or(0) {
         0 => {
             let message = format!(
-                "{key} is left out or 0, so the daemon compacts every {kind} each time, even without waste; the channel takes those with any waste: set {key}"
+                "{key} is missing or 0, so the daemon compacts every {kind} each time, even without waste; the channel takes those with any waste: set {key}"
             );
             findings.error(RULES, database, message);
             Some(Threshold { min_priority: 1.0, any_size: true })
@@ -117,7 +117,7 @@ fn threshold(rule: &DaemonRule, kind: TargetKind, findings: &mut Findings) -> Op
             let share = f64::from(percent) / 100.0;
             let min_priority = 1.0 / (1.0 - share);
             let message = format!(
-                "{key} {percent}% becomes min_priority {min_priority:.4}; the channel takes what is above it, but the daemon rounds, and compacts from {}.5% on, a ratio of {:.4}",
+                "{key} {percent}% becomes min_priority {min_priority:.4}, above which the channel compacts; the daemon rounds, so it compacts from {}.5% on, a ratio of {:.4}",
                 percent - 1,
                 1.0 / (1.0 - (share - 0.005))
             );
@@ -126,7 +126,7 @@ fn threshold(rule: &DaemonRule, kind: TargetKind, findings: &mut Findings) -> Op
         }
         100 => {
             let message = format!(
-                "{key} 100% would be an infinite min_priority, so no channel is written; the daemon rounds to whole per cents and compacts from a ratio of 200 on: for that, write a channel with min_priority: 199.99"
+                "{key} 100% would be an infinite min_priority, so no channel is written; the daemon rounds to whole per cents and compacts from a ratio of 200 on: to match that, write a channel with min_priority: 199.99"
             );
             findings.error(RULES, database, message);
             None
@@ -152,7 +152,7 @@ fn window(rule: &DaemonRule, channel: &mut Channel, zone: &TimeZone, findings: &
         Opening::Daily(_) => {
             channel.strict_window = rule.strict_window;
             if rule.strict_window {
-                let message = "strict_window made the daemon cancel what still ran when the window closed; that is not possible over HTTP, so recliner does not start what would not end inside the window";
+                let message = "strict_window made the daemon cancel running compactions when the window closed; that is not possible over HTTP, so recliner does not start what would not end inside the window";
                 findings.warn(RULES, rule.database.as_str(), message);
             }
         }
@@ -163,10 +163,10 @@ fn general(channels: &[TranslatedChannel], parallel: bool, findings: &mut Findin
     if channels.is_empty() {
         return;
     }
-    let message = "the daemon never compacts a file without live bytes and always one whose live bytes are unknown; recliner takes the first at the lowest priority and the second never";
+    let message = "the daemon never compacts a file without live bytes, and always compacts one whose live bytes are unknown; recliner gives the first kind the lowest priority, and never compacts the second";
     findings.warn(RULES, None, message);
     let message = format!(
-        "the daemon works on one database of a node at a time{}: set limits.per_node to {} for that",
+        "the daemon compacts one database of a node at a time{}: set limits.per_node to {} to match that",
         if parallel {
             ", its views beside it where parallel_view_compaction is true"
         } else {
@@ -175,6 +175,6 @@ fn general(channels: &[TranslatedChannel], parallel: bool, findings: &mut Findin
         if parallel { 2 } else { 1 }
     );
     findings.note(RULES, None, message);
-    let message = "the daemon wants twice the live bytes free on the volume; recliner's headroom does the same with its own factor";
+    let message = "the daemon requires free space of twice the live bytes on the volume; recliner's headroom does the same with its own factor";
     findings.note(RULES, None, message);
 }

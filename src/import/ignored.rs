@@ -60,7 +60,7 @@ pub(super) fn merge<'a>(
                 &entry.by,
                 None,
                 format!(
-                    "only some shards of {db}{suffix} are named: recliner does not compact those shards, but it compacts all copies of a view at once over HTTP, also those on these shards"
+                    "only some shards of {db}{suffix} are named: recliner does not compact those shards, but HTTP compacts all copies of a view at once, including those on these shards"
                 ),
             );
         }

@@ -73,7 +73,7 @@ impl Imported {
             })
             .collect();
         lines.push(format!(
-            "jobs at once on a node: at most {}; a lower limits.per_node is stricter than CouchDB",
+            "concurrent jobs on a node: at most {}; a lower limits.per_node is stricter than CouchDB",
             self.per_node
         ));
         lines.push(format!(

@@ -47,7 +47,7 @@ fn rent_channel(
     let rivals: Vec<&Channel> = active.filter(same_work).collect();
     let Some(first) = rivals.first().copied() else {
         findings.push(format!(
-            "smoosh, as it is set, {}, so there is no {} here",
+            "with its present settings, smoosh {}, so there is no {} here",
             idle(channel.kind),
             channel.name
         ));
@@ -165,8 +165,8 @@ mod tests {
             findings,
             [
                 "ratio_dbs, slack_dbs have different windows, so rent_dbs is always open: give it the windows that you want",
-                "smoosh, as it is set, compacts no views by ratio or slack, so there is no rent_views here",
-                "smoosh, as it is set, cleans up no index files, so there is no index_cleanup here",
+                "with its present settings, smoosh compacts no views by ratio or slack, so there is no rent_views here",
+                "with its present settings, smoosh cleans up no index files, so there is no index_cleanup here",
             ]
         );
     }

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 /// Keys of `[smoosh]` that have no meaning in recliner.
 const WITHOUT_COUNTERPART: [(&str, &str); 4] = [
     ("staleness", "has no counterpart: smoosh scores on writes, recliner at every scan.interval"),
-    ("wait_secs", "has no counterpart: it is how long smoosh waits after CouchDB has started"),
+    ("wait_secs", "has no counterpart: it is how long smoosh waits after CouchDB starts"),
     ("persist", "has no counterpart: recliner always keeps its state"),
     ("compaction_log_level", "has no counterpart: set --log.level"),
 ];
@@ -77,8 +77,8 @@ pub(super) fn read(node: &NodeConfig) -> NodeChannels {
 fn note_restored(stopped: StoppedChannel, findings: &mut Findings) {
     let StoppedChannel { channel, previous } = stopped;
     let before = previous.map_or_else(
-        || "the key was not set then, so its default is used here".to_owned(),
-        |previous| format!("the {previous:?} from before is used here"),
+        || "the key was not set before the takeover, so its default is used here".to_owned(),
+        |previous| format!("its earlier value {previous:?} is used here"),
     );
     let message = format!("is 0 because a recliner has taken the channel over; {before}");
     findings.note(&format!("smoosh.{channel}"), "concurrency", message);
@@ -90,7 +90,7 @@ fn note_escapes(broken: &BrokenChannel, findings: &mut Findings) {
     let BrokenChannel { name, key, min_changes, not_reached, .. } = broken;
     if *min_changes > 0 && !not_reached.is_empty() {
         let message = format!(
-            "databases with fewer than {min_changes} changes are passed on to {} in spite of the wrong value, which no channel of recliner can express: correct the setting",
+            "despite the wrong value, databases with fewer than {min_changes} changes are passed on to {}; no recliner channel can express this: correct the setting",
             not_reached.join(", ")
         );
         findings.error(&format!("smoosh.{name}"), *key, message);
@@ -113,7 +113,7 @@ fn note_renamed(read: &SmooshChannel, unique: &str, findings: &mut Findings) {
         ChannelKind::Cleanup => "cleanup_channels",
     };
     let message = format!(
-        "{name} is listed for more than one kind, which share one queue and one concurrency in smoosh; recliner's channel for the {kind} part is {unique}, with its own: use two names in CouchDB"
+        "{name} is listed for more than one kind; in smoosh these share a queue and concurrency, but recliner's channel for the {kind} part, {unique}, has its own: use two names in CouchDB"
     );
     findings.error("smoosh", key, message);
 }
@@ -125,10 +125,10 @@ fn note_differences(read: &SmooshChannel, findings: &mut Findings) {
         let message = "is written with concurrency 0, because smoosh never starts a job of it";
         findings.note(&section, None, message);
     } else if matches!(read.opens, Opening::Daily(_)) {
-        let message = "the window is UTC; smoosh also starts jobs for up to a minute after each start of CouchDB, and at a window's opening waits for the next write; recliner does neither";
+        let message = "the window is in UTC; smoosh also starts jobs for up to a minute after CouchDB starts, and waits for the next write when a window opens; recliner does neither";
         findings.note(&section, "from", message);
         if read.strict_window {
-            let message = "smoosh suspends running jobs when the window closes; that is not possible over HTTP, so recliner does not start what would not end inside the window: the same targets are queued, but one that needs longer than a whole window never starts";
+            let message = "smoosh suspends running jobs when the window closes; that is not possible over HTTP, so recliner does not start what would not end inside the window: the same targets are queued, but one that needs more than a whole window never starts";
             findings.warn(&section, "strict_window", message);
         }
     }
@@ -137,7 +137,7 @@ fn note_differences(read: &SmooshChannel, findings: &mut Findings) {
         findings.note(&section, None, message);
     }
     if read.drops_empty_files {
-        let message = "files without live bytes are lost here in CouchDB; recliner leaves them to the channels after this one: remove the key";
+        let message = "CouchDB drops files without live bytes here; recliner leaves them to later channels: remove the key";
         findings.error(&section, "min_priority", message);
     }
 }

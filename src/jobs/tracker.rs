@@ -461,7 +461,7 @@ impl TrackedJob {
     /// read again.
     #[expect(
         clippy::option_option,
-        reason = "still waiting, ended with a verdict, or ended without one"
+        reason = "still waiting, ended with a result, or ended without one"
     )]
     fn judge(
         &self,

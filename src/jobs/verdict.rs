@@ -225,7 +225,9 @@ pub(super) fn judge_db(
     if disappeared.was_shown && is_whole {
         return Some(JobVerdict::Completed);
     }
-    later.then(|| JobVerdict::Lost("its sequence numbers before or after are unknown".into()))
+    later.then(|| {
+        JobVerdict::Lost("its sequence numbers before or after the job are unknown".into())
+    })
 }
 
 /// The verdict if the old file was still in place `after` its task was missed.
@@ -252,7 +254,7 @@ pub(super) fn judge_view(
         return Some(if begun {
             JobVerdict::Completed
         } else {
-            JobVerdict::Lost("there is no evidence that it ever ran".into())
+            JobVerdict::Lost("nothing shows that it ever ran".into())
         });
     }
     let at =
@@ -273,7 +275,7 @@ pub(super) fn judge_view(
         return without_effect(begun, disappeared.missed_at.age(at));
     }
     (at > disappeared.missed_at)
-        .then(|| JobVerdict::Lost("its sizes before or after are unknown".into()))
+        .then(|| JobVerdict::Lost("its sizes before or after the job are unknown".into()))
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ impl LedgerTask {
                     (self.books, self.sums) = (books, sums);
                     return;
                 }
-                Err(why) => tracing::debug!(%why, "the ledger waits for the journal"),
+                Err(why) => tracing::debug!(%why, "the ledger is waiting for the journal"),
             }
             time::sleep(RETRY_AFTER).await;
         }
@@ -204,7 +204,7 @@ impl LedgerTask {
                     self.books.merge(&numbers, buckets.collect());
                 }
                 Err(why) => {
-                    tracing::debug!(%why, "the oldest hours of the ledger are not summed up")
+                    tracing::debug!(%why, "cannot sum up the oldest hours of the ledger")
                 }
             }
         }
@@ -216,7 +216,7 @@ impl LedgerTask {
         match self.inputs.journal.save_ledger(changes).await {
             Ok(()) => self.books.saved(),
             Err(why) => {
-                tracing::debug!(%why, "the ledger is not stored");
+                tracing::debug!(%why, "cannot store the ledger");
                 self.save_at = Some(Instant::now() + RETRY_AFTER);
             }
         }

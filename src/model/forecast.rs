@@ -242,7 +242,7 @@ pub struct Forecast {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Withheld {
     /// Growth was not watched for long enough.
-    #[error("growth was watched for {}, and a forecast needs {}", format_rounded(*.0), format_rounded(MIN_WATCHED))]
+    #[error("growth was measured for {}; a forecast needs {}", format_rounded(*.0), format_rounded(MIN_WATCHED))]
     Watched(Duration),
     /// The configuration states its free space.
     #[error(
@@ -256,7 +256,7 @@ pub enum Withheld {
     #[error("it is unknown which files are on it: a node has several volumes, or was not read yet")]
     FilesUnknown,
     /// What compactions will free is not simulated yet.
-    #[error("what compactions will free is being simulated")]
+    #[error("recliner is still simulating what compactions will free")]
     NotSimulated,
 }
 

@@ -39,20 +39,20 @@ pub struct Settings {
     pub couchdb: couchdb_client::ClientSettings,
     /// Which nodes this process serves.
     pub nodes: ServedNodes,
-    /// Sidecars whose exact measurements of shard and view files are used.
+    /// Sidecars that measure shard and view files exactly.
     pub peers: Vec<couchdb_client::Address>,
-    /// Whether this process handles the targets of the whole cluster: views and cleanups over HTTP.
-    /// Exactly one process of a cluster does.
+    /// Whether this process handles the targets of the whole cluster: views and cleanups over HTTP. Exactly one process
+    /// of a cluster must.
     pub cluster_targets: bool,
     /// How often facts are read.
     pub scan: Scan,
     /// Pause between two polls of running jobs.
     pub poll: Duration,
-    /// The directories of a node that are read in addition to CouchDB.
+    /// The directories of a node, read in addition to CouchDB.
     pub files: Files,
-    /// Whether compactions may be started at all.
+    /// Whether recliner may start compactions.
     pub mode: Mode,
-    /// What is worth compacting, and what never is.
+    /// What is worth compacting, and what is never compacted.
     pub channels: Channels,
     /// How much runs at a time.
     pub limits: limits::Limits,
@@ -76,13 +76,13 @@ pub struct Settings {
     pub warmer: work::Warmer,
     /// Thresholds above which recliner gives advice.
     pub advice: advice::AdviceSettings,
-    /// Which access logs tell who reads the indexes.
+    /// Access logs that show who reads the indexes.
     pub reads: work::ReadsSettings,
-    /// Where metrics are pushed to.
+    /// Where metrics are pushed.
     pub otlp: otlp::OtlpSettings,
-    /// What reports say besides bytes.
+    /// What reports show in addition to bytes.
     pub report: work::ReportSettings,
-    /// Other recliners that are shown together.
+    /// Other recliners to show together.
     pub fleet: fleet::FleetSettings,
     /// What the journal keeps, and for how long.
     pub journal: work::JournalRetention,
@@ -189,13 +189,16 @@ settings! {
         // A sweep that takes longer delays the next one.
         /// Interval between the starts of two sweeps.
         "scan.interval" => interval: Duration = 5 * MINUTE, Live, duration(SECOND);
-        /// Interval between reads of what feeds confirm as unchanged; never shorter than the interval.
+        /// Interval between reads of targets that feeds report as unchanged; never shorter than scan.interval.
         "scan.interval_followed" => interval_followed: Duration = 6 * HOUR, Live, duration(SECOND);
-        /// Older facts count as stale and start nothing, unless feeds confirm them; default four intervals, never less than three sweeps.
+        /// Maximum age of facts that may start compactions, unless feeds confirm them; default four intervals, never
+        /// less than three sweeps.
         "scan.fresh_for" => fresh_for: Duration = 20 * MINUTE, Live, duration(SECOND);
-        /// auto reads each view's _info, for which CouchDB creates an index that was never built; off reads no view.
+        /// auto reads each view's _info, which makes CouchDB create the empty index of a view that was never built; off
+        /// reads no view.
         "scan.views" => views: ScanViews = ScanViews::Auto, NextSweep, one_of();
-        /// Number of databases with series for every target in /metrics; as many further databases have only sums.
+        /// Number of databases with series for every target in /metrics; the same number of further databases have only
+        /// sums.
         "scan.top" => top: usize = 100, NextSweep, integer(0..=100_000);
     }
     check = check_scan;
@@ -224,7 +227,7 @@ fn check_scan(scan: &mut Scan, section: &mut Section<'_, '_>) {
         None => scan.interval_followed = usual.interval_followed,
         Some(value) if scan.interval_followed < scan.interval => {
             let problem = format!(
-                "found {}, but a followed database is read at most as often as any other, every {} (scan.interval)",
+                "found {}, but this must not be less than scan.interval, {}",
                 format_exact(scan.interval_followed),
                 format_exact(scan.interval)
             );
@@ -238,7 +241,7 @@ fn check_scan(scan: &mut Scan, section: &mut Section<'_, '_>) {
         // sweep often takes less time than its interval.
         Some(value) if scan.fresh_for < scan.interval.saturating_mul(Scan::FRESH_INTERVALS) => {
             let problem = format!(
-                "{} is less than {} scan intervals of {}: one slow sweep makes every fact stale, and stale facts start nothing",
+                "{} is less than {} scan intervals of {}: one slow sweep would make all facts stale, and stale facts start nothing",
                 format_exact(scan.fresh_for),
                 Scan::FRESH_INTERVALS,
                 format_exact(scan.interval)
@@ -262,14 +265,14 @@ pub enum ScanViews {
 }
 
 settings! {
-    /// The directories of a node that are read in addition to CouchDB.
+    /// The directories of a node, read in addition to CouchDB.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Files {
         /// CouchDB's database_dir on this node.
         "files.data_dir" => data_dir: Option<PathBuf> = None, NextSweep, path().optional();
         /// CouchDB's view_index_dir on this node; default data_dir.
         "files.view_index_dir" => view_index_dir: Option<PathBuf> = None, NextSweep, path().optional();
-        /// Bytes of files to read in a second to say what they consist of; 0 reads none.
+        /// Bytes of files to read per second to analyse their contents; 0 reads none.
         "files.xray_rate" => xray_rate: u64 = 50 << 20, Live, bytes();
     }
 }

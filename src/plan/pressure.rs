@@ -26,7 +26,7 @@ pub enum Signal {
     ProbeLatency,
     /// Erlang's run queue: processes waiting for a scheduler.
     RunQueue,
-    /// Changes that internal replication still has to push.
+    /// Changes that internal replication still has to send.
     ReplicationBacklog,
     /// Running indexers.
     Indexers,

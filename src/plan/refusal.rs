@@ -17,9 +17,9 @@ use wall_clock::Moment;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalReason {
     /// Settings, limits or the target's name prevent it from ever being started.
-    #[strum(message = "it can never start: views.enforce or the limits exclude it, or its name")]
+    #[strum(message = "it can never start: views.enforce, the limits or its name exclude it")]
     #[strum(
-        detailed_message = "it can never start: `views.enforce` excludes it, its copies need more slots at once than `limits.per_node` or `limits.cluster`, or no request can carry its name."
+        detailed_message = "it can never start: `views.enforce` excludes it, its copies need more slots at once than `limits.per_node` or `limits.cluster` allows, or no request can carry its name."
     )]
     #[strum(props(short = "excluded", ends_when = "`views.enforce` or the limit allows it."))]
     Excluded,
@@ -28,7 +28,7 @@ pub enum RefusalReason {
     #[strum(detailed_message = "nothing shows that the database has stale index files.")]
     #[strum(props(
         short = "no stale files known",
-        ends_when = "something shows them: an index that existed before no longer exists, or a directory was read that has such files."
+        ends_when = "there are signs of them: an index no longer exists, or a directory that was read has such files."
     ))]
     NoEvidence,
     /// It is being compacted already.
@@ -44,7 +44,7 @@ pub enum RefusalReason {
     /// The view is being built.
     #[strum(message = "the view is being built")]
     #[strum(
-        detailed_message = "the view's indexer runs, or it is behind by more than a tenth of its changes and more than 1000; a view that is compacted meanwhile is built twice and stays bloated."
+        detailed_message = "the view's indexer runs, or the view is behind by more than a tenth of its changes and more than 1000; compacting it meanwhile would build it twice and leave it bloated."
     )]
     #[strum(props(short = "being built", ends_when = "the index has caught up."))]
     Building,
@@ -61,7 +61,7 @@ pub enum RefusalReason {
     /// It failed recently.
     #[strum(message = "it failed or was cleaned up recently")]
     #[strum(
-        detailed_message = "it failed recently, ended without a trace, was cleaned up and left files, or was compacted while much was written."
+        detailed_message = "it failed recently, ended without a trace, was cleaned up but left files, or was compacted while much was written."
     )]
     #[strum(props(
         short = "pause",
@@ -71,14 +71,14 @@ pub enum RefusalReason {
     /// Another compaction would free too little of the file.
     #[strum(message = "a compaction would free too little of the file")]
     #[strum(
-        detailed_message = "a compaction would free less than 5% of the file by its sizes, or less than an eighth by what the last compaction left of it. What concurrent writes added then counts as waste once they have ceased."
+        detailed_message = "a compaction would free less than 5% of the file by its sizes, or less than an eighth compared with what the last compaction left. What was written during that compaction counts as waste once the writes have ceased."
     )]
-    #[strum(props(short = "frees too little", ends_when = "enough of the file is new waste."))]
+    #[strum(props(short = "frees too little", ends_when = "the file has enough new waste."))]
     Futile,
     /// Its facts are too old to act on.
     #[strum(message = "its facts are too old and must be read again first")]
     #[strum(
-        detailed_message = "its facts are older than `scan.fresh_for`, or missing; or it was started and has not been measured since, whatever `limits.wait` is."
+        detailed_message = "its facts are older than `scan.fresh_for`, or missing; or it was started and has not been measured since, regardless of `limits.wait`."
     )]
     #[strum(props(ends_when = "it is measured again."))]
     Stale,
@@ -90,7 +90,7 @@ pub enum RefusalReason {
     /// An operator suspended all starts.
     #[strum(message = "an operator suspended starts")]
     #[strum(
-        detailed_message = "an operator suspended starts: all, on the node, or of the channel."
+        detailed_message = "an operator suspended all starts, or those of the node or channel."
     )]
     #[strum(props(
         short = "suspended",
@@ -104,7 +104,7 @@ pub enum RefusalReason {
     )]
     #[strum(props(
         short = "journal",
-        ends_when = "it can be used; `journal_problem` in `/api/v1/status` says what to do."
+        ends_when = "the journal can be used; `journal_problem` in `/api/v1/status` says what to do."
     ))]
     Journal,
     /// The node does not answer.
@@ -152,13 +152,13 @@ pub enum RefusalReason {
     )]
     #[strum(props(
         short = "known space",
-        ends_when = "`headroom.volumes` or `--data-dir` says what is free."
+        ends_when = "recliner can read the free space, through `headroom.volumes` or `--data-dir`."
     ))]
     UnknownDisk,
     /// The volume has less space than the compaction's peak needs.
     #[strum(message = "the volume lacks the space that the compaction may need")]
     #[strum(
-        detailed_message = "the volume lacks the space for its peak in addition to `headroom.keep_free` and the reservations of running jobs; or space decreases faster than the jobs explain."
+        detailed_message = "the volume lacks the space for its peak in addition to `headroom.keep_free` and the reservations of running jobs; or free space falls faster than the jobs explain."
     )]
     #[strum(props(short = "space", ends_when = "there is enough free space."))]
     Headroom,
@@ -169,24 +169,24 @@ pub enum RefusalReason {
     OtherCopyRunning,
     /// The channel already runs its maximum of jobs on the node, or its queue is full.
     #[strum(
-        message = "its channel's maximum of jobs on the node is reached before its turn, or its queue is full"
+        message = "its channel's job limit on the node is used up before its turn, or its queue is full"
     )]
     #[strum(
-        detailed_message = "the jobs of its channel that run, or start before it, already reach `concurrency` on the node; or its queue is full."
+        detailed_message = "its channel's jobs that run or start before it already reach `concurrency` on the node; or its queue is full."
     )]
     #[strum(props(ends_when = "one of those jobs ends, or there is room in the queue."))]
     ChannelLimit,
     /// The node already runs its maximum of jobs.
-    #[strum(message = "limits.per_node jobs of the node run or come first")]
+    #[strum(message = "the jobs that run or come first reach limits.per_node")]
     #[strum(
-        detailed_message = "the jobs that run on the node, or start before it, already reach `limits.per_node`."
+        detailed_message = "the node's jobs that run or start before it already reach `limits.per_node`."
     )]
     #[strum(props(ends_when = "one of those jobs ends."))]
     NodeLimit,
     /// The cluster already runs its maximum of jobs.
     #[strum(message = "jobs that run or come first reach the cluster's limit")]
     #[strum(
-        detailed_message = "the jobs that run, or start before it, already reach `limits.cluster` or this cluster's share of shared limits, or another view is compacted on all nodes first."
+        detailed_message = "the jobs that run or start before it already reach `limits.cluster` or this cluster's share of shared limits, or another view is compacted on all nodes first."
     )]
     #[strum(props(ends_when = "one of those jobs ends."))]
     ClusterLimit,
@@ -200,17 +200,17 @@ pub enum RefusalReason {
     /// Starts are spread out in time, on a node and after a restart.
     #[strum(message = "starts on a node are spread out in time")]
     #[strum(
-        detailed_message = "the last start on the node was less than `limits.wait` ago; or recliner has only just begun to start jobs, and as many run as are allowed by now: one at first, doubling every 30 seconds, or with each `limits.wait` where that is longer; or the node has not reported its running jobs yet."
+        detailed_message = "the last start on the node was less than `limits.wait` ago; or recliner is ramping up and the present maximum is running: one job at first, doubling every 30 seconds, or every `limits.wait` if that is longer; or the node has not reported its running jobs yet."
     )]
     #[strum(props(ends_when = "enough time has passed, and the node has reported."))]
     Ramp,
     /// Compactions of this process ran on the node, and the node rests after them.
     #[strum(message = "the node rests after recliner's compactions (limits.duty)")]
     #[strum(
-        detailed_message = "recliner's compactions ran on the node, and may run for no more than the share `limits.duty` of its time: after them it rests. While they run, others join only until the first of them has ended. An operator's order does not wait for this."
+        detailed_message = "recliner's compactions may run only for the share `limits.duty` of the node's time, so it rests after them. While they run, others join only until the first has ended. An operator's order does not wait for this."
     )]
     #[strum(props(
-        ends_when = "it has rested: at `50%` for as long as they ran, at `25%` for three times as long, where an hour counts at most."
+        ends_when = "it has rested: at `50%` as long as they ran, at `25%` three times as long; more than an hour counts as an hour."
     ))]
     Duty,
 }
@@ -222,19 +222,19 @@ pub enum RefusalReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalClass {
     /// Nothing ends it as the target and its settings are.
-    #[strum(message = "it never starts, unless its settings, its limits or its waste change")]
+    #[strum(message = "it never starts unless the settings, the limits or its waste change")]
     Never,
     /// A person, the mode or the state of the node or of recliner holds all starts back.
-    #[strum(message = "all starts of the channel or on the node are held back")]
+    #[strum(message = "all starts of the channel, or on the node, are held back")]
     Held,
     /// A time must come, or the node must become calmer.
     #[strum(message = "it starts at a later time: a window opens, a pause ends, or load falls")]
     NotBefore,
     /// There is not enough free space, or the free space is unknown.
-    #[strum(message = "the volume lacks free space, or nothing says how much it has")]
+    #[strum(message = "the volume lacks free space, or its free space is unknown")]
     Lacks,
     /// CouchDB is at work on the same files.
-    #[strum(message = "CouchDB compacts, builds or splits it right now")]
+    #[strum(message = "CouchDB is compacting, building or splitting it right now")]
     Busy,
     /// Its turn comes without any action, as jobs end and facts are read again.
     #[strum(message = "its turn comes as other jobs end")]

@@ -138,7 +138,7 @@ impl ReadsTask {
 
     async fn resume(&mut self) {
         while let Err(why) = self.load().await {
-            tracing::debug!(%why, "the reads of indexes wait for the journal");
+            tracing::debug!(%why, "the recorded reads of indexes are waiting for the journal");
             time::sleep(CLAIM_INTERVAL).await;
         }
     }
@@ -240,7 +240,7 @@ impl ReadsTask {
                 }
                 Err(why) => {
                     // Its earlier answer remains valid.
-                    let says = format!("The logs that {address} reads are unknown: {why}.");
+                    let says = format!("It is unknown which logs {address} reads: {why}.");
                     self.peer_problems.push(says);
                 }
             }
@@ -265,7 +265,7 @@ impl ReadsTask {
     /// Stores the waiting reads together with the positions in the files.
     async fn save(&mut self) {
         if let Err(why) = self.try_save().await {
-            tracing::debug!(%why, "the reads of indexes are not stored");
+            tracing::debug!(%why, "cannot store the recorded reads of indexes");
         }
     }
 

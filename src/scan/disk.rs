@@ -275,7 +275,7 @@ impl Disk {
 fn lacks_listed_files(found: usize, listed: usize) -> Option<String> {
     let is_foreign = listed >= MIN_LISTED && found.saturating_mul(10) < listed;
     is_foreign.then(|| format!(
-        "the data directory has {found} of the {listed} shard files that the node lists: it belongs to another node or cluster, and its free space does not count; is --data-dir right?"
+        "the data directory has only {found} of the {listed} shard files that the node lists, so it seems to belong to another node or cluster, and recliner ignores its free space; is --data-dir right?"
     ))
 }
 

@@ -136,7 +136,7 @@ impl XrayHandle {
     /// If too many wait, or the task has ended.
     pub async fn begin(&self, db: &str) -> Result<(), String> {
         let (accepted, answer) = oneshot::channel();
-        let busy = || "other databases wait for their X-rays; try again later".to_owned();
+        let busy = || "too many databases are waiting for their X-rays; try again later".to_owned();
         self.orders.try_send((db.to_owned(), accepted)).map_err(|_| busy())?;
         answer.await.map_err(|_| busy())
     }
@@ -265,7 +265,7 @@ impl XrayTask {
                         unknown.extend(found.unknown);
                         nodes.extend(found.nodes);
                     }
-                    Err(why) => failed.push(format!("The sidecar {peer} did not say: {why}.")),
+                    Err(why) => failed.push(format!("The sidecar {peer} gave no answer: {why}.")),
                 }
             }
             unknown.extend(unread_nodes(holders, &nodes, failed));

@@ -45,7 +45,7 @@ mod why;
 mod xray;
 
 /// The meaning of a target's state `unknown`.
-pub(crate) const UNKNOWN_STATE: &str = "It is unknown whether it belongs where it is: its node is not a member of the cluster, or the splits, the shard map of a member or the form of its name could not be read.";
+pub(crate) const UNKNOWN_STATE: &str = "It is unknown whether this file belongs here: its node is not a member of the cluster, or recliner could not read the splits, a member's shard map or the file's name.";
 
 pub use advice::{
     Advice, AdviceGain, AdviceLine, AdviceMute, AdviceRemedy, AdviceSubject, MoreAdvice,
@@ -159,10 +159,7 @@ pub fn unanswered_nodes(plan: &Plan) -> Vec<String> {
 /// A sentence about nodes that do not answer; `None` if all do.
 pub fn unanswered_in_words(nodes: &[String]) -> Option<String> {
     let says = || {
-        format!(
-            "No answer from {}: sizes there are as they were last read, or unknown.",
-            listed(nodes)
-        )
+        format!("No answer from {}: sizes there are those last read, or unknown.", listed(nodes))
     };
     (!nodes.is_empty()).then(says)
 }

@@ -634,7 +634,7 @@ pub fn owner_problem(settings: &Settings) -> Option<String> {
     let data = data.display();
     (node != owner).then(|| {
         format!(
-            "the files in {data} were last written by {owner}, not by {node}: if {node} was neither renamed nor restored from there, give its own data directory"
+            "the files in {data} were last written by {owner}, not by {node}: if {node} was neither renamed nor restored from that node, name its own data directory"
         )
     })
 }

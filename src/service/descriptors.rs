@@ -17,7 +17,7 @@ pub(super) fn raise_file_limit() -> Option<u64> {
     if is_lower {
         match setrlimit(Resource::Nofile, Rlimit { current: wanted, maximum }) {
             Ok(()) => return wanted,
-            Err(why) => tracing::debug!(%why, "the limit of open files could not be raised"),
+            Err(why) => tracing::debug!(%why, "cannot raise the limit of open files"),
         }
     }
     current

@@ -35,7 +35,7 @@ pub(super) async fn claim_and_recover(
             Ok(identity) => match journal.claim(identity).await {
                 Ok(recovered) => {
                     let measurements = load_measurements(&journal).await.unwrap_or_else(|why| {
-                        tracing::warn!(%why, "the measurements of the previous process cannot be read");
+                        tracing::warn!(%why, "cannot read the measurements of the previous process");
                         EarlierProcess::default()
                     });
                     // The scanner may have started already, without the measurements.
@@ -49,7 +49,8 @@ pub(super) async fn claim_and_recover(
             },
             Err(why) => {
                 // The scanner reports problems with CouchDB.
-                let why = format!("CouchDB has not said which cluster it is: {}", describe(&why));
+                let why =
+                    format!("CouchDB has not reported which cluster it is: {}", describe(&why));
                 obstacle.send_replace(JournalFailure::NotLoaded(why));
                 time::sleep(RETRY_DELAY).await;
                 continue;
@@ -89,14 +90,18 @@ pub(super) async fn keep_claimed(journal: Journal, mut clients: latest::Receiver
             Ok(_) if is_ours => {}
             Ok(_) => {
                 is_ours = true;
-                tracing::info!("CouchDB is the journal's own cluster again: it is used again");
+                tracing::info!(
+                    "CouchDB is the journal's cluster again: recliner uses the journal again"
+                );
             }
             Err(ClaimError::OtherCluster { .. }) if !is_ours => {}
             Err(why @ ClaimError::OtherCluster { .. }) => {
                 is_ours = false;
                 log_other_cluster(&why.to_string());
             }
-            Err(ClaimError::Store(why)) => tracing::warn!(%why, "the journal cannot be claimed"),
+            Err(ClaimError::Store(why)) => {
+                tracing::warn!(%why, "cannot claim the journal for this cluster")
+            }
         }
     }
 }

@@ -223,7 +223,7 @@ impl OperatorLogLine {
                 let subject = Subject { urls: Some(urls), ..Subject::default() };
                 let again = if *before { "CouchDB answers again" } else { "CouchDB answers" };
                 let says = [
-                    "CouchDB gives no usable answer: nothing is read and nothing is started until it does",
+                    "CouchDB gives no usable answer: nothing is read or started until it does",
                     "CouchDB still gives no usable answer",
                     again,
                 ];
@@ -249,14 +249,14 @@ impl OperatorLogLine {
             Self::NodeOutage { node, notice } => {
                 let subject = Subject { node: Some(node), ..Subject::default() };
                 let says = [
-                    "this CouchDB node does not answer: its facts get stale, and nothing is started there",
+                    "this CouchDB node does not answer: its facts become stale, and nothing starts there",
                     "this CouchDB node still does not answer",
                     "this CouchDB node answers again",
                 ];
                 notice.log(subject, None, says);
             }
             Self::MissingRight(right) => {
-                tracing::warn!(why = right, "recliner may not read everything");
+                tracing::warn!(why = right, "recliner's login may not read everything");
             }
             Self::FirstSweep { nodes, nodes_down, targets, failed_reads, took } => {
                 let positive = |count: u64| (count > 0).then_some(count);

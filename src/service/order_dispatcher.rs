@@ -215,7 +215,7 @@ async fn resume(
     };
     if lifted.is_empty() && !is_known {
         return Err(Denied::Unknown(format!(
-            "{wanted} is neither suspended nor the name of a node or channel"
+            "{wanted} is not suspended, and is not the name of a node or channel"
         )));
     }
     for scope in &lifted {
@@ -291,11 +291,12 @@ impl OrderTasks {
             return Err(refused(why, line.left_out));
         }
         if plan.rules.mode == Mode::Advise {
-            let mut why = "recliner runs in advise mode and sends nothing; set mode: enforce to let it, or send the requests yourself".to_owned();
+            let mut why = "recliner runs in advise mode and sends nothing; set mode: enforce, or send the requests yourself"
+                .to_owned();
             let (requests, targets) = report::requests_of_run(plan, &run);
             if targets < line.members.saturating_sub(line.running) {
                 why.push_str(&format!(
-                    "; these are for the first {targets} of {} targets: send them and order again, or order one database",
+                    "; these are the requests for the first {targets} of {} targets: send them and order again, or order one database",
                     line.members
                 ));
             }

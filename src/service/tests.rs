@@ -208,8 +208,8 @@ async fn start_fails_with_the_reason_if_port_or_web_file_is_unusable() {
     let refused = start(loaded(&users, FILE).unwrap().settings).await.unwrap_err();
     assert!(matches!(refused, StartError::Web(_)));
     let message = refused.to_string();
-    assert!(message.starts_with("web.yml: the configuration cannot be read: "), "{message}");
-    assert!(message.ends_with("; --web.config.file names it"), "{message}");
+    let says = "web.yml: cannot read the configuration named by --web.config.file: ";
+    assert!(message.starts_with(says), "{message}");
 
     // A file without users gives access to everybody.
     let dir = tempfile::tempdir().unwrap();
@@ -225,5 +225,8 @@ async fn start_fails_with_the_reason_if_port_or_web_file_is_unusable() {
     let refused = start(loaded(&open, FILE).unwrap().settings).await.unwrap_err();
     assert!(matches!(refused, StartError::Web(_)));
     let message = refused.to_string();
-    assert!(message.contains("anyone who reaches 0.0.0.0:0 could start compactions"), "{message}");
+    assert!(
+        message.contains("anyone who can reach 0.0.0.0:0 could start compactions"),
+        "{message}"
+    );
 }

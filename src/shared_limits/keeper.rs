@@ -74,12 +74,12 @@ struct StoredMember {
 pub(crate) enum Refused {
     /// The configuration does not list it.
     #[error(
-        "no member is called {0:?}; add it to shared_limits.keeper.members of the recliner that was asked, or correct shared_limits.name of the one that asked"
+        "no member is called {0:?}; add it to shared_limits.keeper.members of this keeper, or correct shared_limits.name of the recliner that asked"
     )]
     Unknown(String),
     /// Another process uses the name.
     #[error(
-        "a recliner with another journal is the member {name:?}: if this one's journal is new or was restored, it may start again {wait_minutes} minutes after that one last asked; if both run, give this one another shared_limits.name"
+        "another recliner, with a different journal, uses the member name {name:?}: if this one's journal is new or was restored, it may use the name {wait_minutes} minutes after the other's last request; if both run, give this one another shared_limits.name"
     )]
     OtherInstance { name: String, wait_minutes: u64 },
 }

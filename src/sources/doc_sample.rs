@@ -105,7 +105,7 @@ pub async fn read_docs(
 ) -> Result<DocSample, String> {
     let entry = client.shard_map_entry(None, db).await.map_err(|error| describe(&error))?;
     let entry = entry.ok_or_else(|| format!("no database is called {db:?}"))?;
-    let suffix = entry.suffix.ok_or("the shard map has no suffix of its files")?;
+    let suffix = entry.suffix.ok_or("the shard map does not give the suffix of its files")?;
     let mut copies = Vec::new();
     let mut problem = None;
     for (range, nodes) in &entry.by_range {

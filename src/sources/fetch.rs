@@ -57,13 +57,13 @@ impl TlsFiles {
         if let Some(path) = &tls.ca_file {
             let found = Certificate::from_pem_bundle(&read_pem(path)?).ok();
             let found = found.filter(|it| !it.is_empty());
-            files.authorities = Some(found.ok_or_else(|| unusable(path, "no certificate in PEM"))?);
+            files.authorities = Some(found.ok_or_else(|| unusable(path, "no PEM certificate"))?);
         }
         if let (Some(cert), Some(key)) = (&tls.cert_file, &tls.key_file) {
             let pem = [read_pem(cert)?, read_pem(key)?].join(&b'\n');
             files.identity = Some(
                 Identity::from_pem(&pem)
-                    .map_err(|_| unusable(cert, "no certificate with its key in PEM"))?,
+                    .map_err(|_| unusable(cert, "no PEM certificate with its key"))?,
             );
         }
         Ok(files)

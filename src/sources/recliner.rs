@@ -20,7 +20,7 @@ pub(crate) fn login_in_environment() -> Option<Login> {
 }
 
 /// The reason given if a recliner requires another login than the fleet's.
-const REFUSED: &str = "it refuses the login; give fleet.username and fleet.password_file, or RECLINER_USER and RECLINER_PASSWORD";
+const REFUSED: &str = "it rejects the login; give fleet.username and fleet.password_file, or RECLINER_USER and RECLINER_PASSWORD";
 
 /// Maximum size of a file with a password.
 const MAX_PASSWORD_BYTES: u64 = 4_096;
@@ -54,7 +54,7 @@ pub(crate) struct Reply<T> {
 /// Why there is no data.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum NoReply {
-    #[error("it wants another user or password; give RECLINER_USER and RECLINER_PASSWORD")]
+    #[error("it rejects the login; give RECLINER_USER and RECLINER_PASSWORD")]
     Login,
     /// Its API answered with an error of this kind.
     #[error("{says}")]
@@ -168,12 +168,12 @@ impl ReclinerClient {
             return Err(NoReply::Login);
         }
         if status.is_redirection() {
-            let why = format!("it answered {status}, a redirect, which is not followed");
+            let why = format!("it answered {status}, a redirect, which recliner does not follow");
             return Err(NoReply::Other(why));
         }
         let headers = answer.headers().clone();
         let body = fetch::read_body(answer, max_bytes).await.map_err(NoReply::Other)?;
-        let strange = || format!("it answered {status} and not as recliner does");
+        let strange = || format!("it answered {status}, but not as a recliner does");
         let read: Envelope<T> =
             serde_json::from_slice(&body).map_err(|_| NoReply::Other(strange()))?;
         match (read.data, read.error) {

@@ -93,12 +93,12 @@ pub async fn read_tombstones(
 ) -> Result<TombstoneFacts, String> {
     let entry = client.shard_map_entry(None, db).await.map_err(|error| describe(&error))?;
     let entry = entry.ok_or_else(|| format!("no database is called {db:?}"))?;
-    let suffix = entry.suffix.ok_or("the shard map has no suffix of its files")?;
+    let suffix = entry.suffix.ok_or("the shard map does not give the suffix of its files")?;
     let mut problems = Vec::new();
     let mut copies = Vec::new();
     for (range, nodes) in &entry.by_range {
         let Ok(parsed) = range.parse::<Range>() else {
-            problems.push(format!("The shard map names a range {range:?}, which is unknown."));
+            problems.push(format!("The shard map has a malformed range, {range:?}."));
             continue;
         };
         let shard = format!("shards/{range}/{db}{suffix}");

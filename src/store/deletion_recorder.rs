@@ -205,7 +205,7 @@ impl DeletionRecorderTask {
     pub async fn run(mut self, stop: CancellationToken) {
         let recording = async {
             while let Err(why) = self.load().await {
-                tracing::debug!(%why, "the recorded deletions wait for the journal");
+                tracing::debug!(%why, "the recorded deletions are waiting for the journal");
                 time::sleep(CLAIM_INTERVAL).await;
             }
             let mut tick = time::interval(INTERVAL);
@@ -243,7 +243,7 @@ impl DeletionRecorderTask {
             let batch = self.state.batch();
             let names: Vec<String> = batch.iter().map(|(name, _)| name.clone()).collect();
             if let Err(why) = self.journal.save_deletion_records(batch).await {
-                tracing::debug!(%why, "the recorded deletions are not stored");
+                tracing::debug!(%why, "cannot store the recorded deletions");
                 return;
             }
             names.iter().for_each(|name| _ = self.state.unsaved.remove(name));

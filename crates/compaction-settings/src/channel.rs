@@ -39,7 +39,9 @@ impl NeverStarts {
             Self::InvalidConcurrency => "its concurrency makes it crash",
             Self::Capacity => "its capacity makes it crash",
             Self::Window => "its window never opens",
-            Self::InfiniteMinimum => "its min_priority is infinity, which fails on what it takes",
+            Self::InfiniteMinimum => {
+                "its min_priority is infinity, which fails on every target that it takes"
+            }
         }
     }
 

@@ -92,9 +92,9 @@ fn rules(node: &NodeConfig, findings: &mut Findings) -> Vec<DaemonRule> {
         let is_emptied =
             node.problems.iter().any(|it| it.section == RULES && it.kind == taken_away);
         let why = match is_emptied {
-            true => "is emptied, so databases without a rule of their own are not compacted",
+            true => "is empty, so databases without their own rule are not compacted",
             false => {
-                "is missing, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use"
+                "is missing, so databases without their own rule are not compacted; CouchDB 2.3's default.ini sets it to 70% and 60%: also name that file if it is in use"
             }
         };
         findings.warn(RULES, DEFAULT, why);
@@ -107,7 +107,7 @@ pub(crate) fn old_rules(node: &NodeConfig, rules: Rules, findings: &mut Findings
     if let Some(keys) = node.sections.get(DAEMON).filter(|keys| !keys.is_empty()) {
         let keys: Vec<&str> = keys.keys().map(String::as_str).collect();
         let message = format!(
-            "does nothing: CouchDB {rules} has smoosh in place of the compaction daemon and never reads {}; smoosh has min_size in the section of each channel, and looks at a file when it is written to",
+            "does nothing: CouchDB {rules} has smoosh instead of the compaction daemon and never reads {}; smoosh has min_size in each channel's section, and checks a file when it is written to",
             keys.join(", ")
         );
         findings.add_fault(Fault::OldRules, DAEMON.to_owned(), message);
@@ -121,14 +121,14 @@ pub(crate) fn old_rules(node: &NodeConfig, rules: Rules, findings: &mut Findings
     let windows = match Vec::from_iter(windows).join(", ") {
         none if none.is_empty() => none,
         windows => format!(
-            ", not even for their windows ({windows}): each channel of smoosh has from and to, in UTC"
+            ", not even for their windows ({windows}): each smoosh channel has from and to, in UTC"
         ),
     };
     findings.add_fault(
         Fault::OldRules,
         RULES.to_owned(),
         format!(
-            "does nothing: CouchDB {rules} has smoosh in place of the compaction daemon and never reads these rules{windows}"
+            "does nothing: CouchDB {rules} has smoosh instead of the compaction daemon and never reads these rules{windows}"
         ),
     );
 }

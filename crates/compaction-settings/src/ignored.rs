@@ -33,16 +33,19 @@ pub(crate) fn read(node: &NodeConfig, findings: &mut Findings) -> Ignored {
                 "does nothing: a name is ignored only where its value is exactly \"true\"",
             );
         } else if name.is_empty() {
-            find(Severity::Warning, "does nothing: an empty name is that of no file");
+            find(Severity::Warning, "does nothing: no file has an empty name");
         } else if name.ends_with(".couch") {
-            find(Severity::Warning, "does nothing: smoosh knows files without the ending .couch");
+            find(
+                Severity::Warning,
+                "does nothing: smoosh knows files by their names without .couch",
+            );
         } else if ShardName::split(name).is_some() || NODE_LOCAL.contains(&name.as_str()) {
             ignored.files.insert(name.clone());
         } else {
             ignored.cleanups_of.insert(name.clone());
             find(
                 Severity::Warning,
-                "names no shard file, so it keeps smoosh only from cleaning up the index files of that database (and from a database that this node alone has): name shards/RANGE/db.SUFFIX to ignore a shard",
+                "is not the name of a shard file, so it only stops smoosh from cleaning up that database's index files (and from compacting a database that only this node has): write shards/RANGE/db.SUFFIX to ignore a shard",
             );
         }
     }

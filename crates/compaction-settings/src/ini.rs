@@ -60,7 +60,7 @@ impl fmt::Display for IniProblem {
         match &self.kind {
             IniProblemKind::NotASection => write!(
                 out,
-                "starts with [ but is not a section: write [name] with nothing after it; the lines below still belong to [{}]",
+                "starts with [ but is not a section: write [name] with nothing after it; the lines below it still belong to [{}]",
                 self.section
             ),
             IniProblemKind::ByteOrderMark => out.write_str(
@@ -76,7 +76,7 @@ impl fmt::Display for IniProblem {
                 "gives {key} an empty value, which this version ignores: an earlier file's value stays"
             ),
             IniProblemKind::TakenAway(key) => {
-                write!(out, "takes away what an earlier file sets for {key}")
+                write!(out, "removes the value that an earlier file sets for {key}")
             }
         }
     }

@@ -62,7 +62,7 @@ pub(crate) fn unread(
             channels.iter().filter(|(listed, _)| listed == name).map(|(_, kind)| *kind).collect();
         if kinds.is_empty() {
             if name != "ignore" {
-                let message = "does nothing: no list of channels in [smoosh] names this one";
+                let message = "does nothing: no list of channels in [smoosh] contains this one";
                 findings.warn(section, None, message);
             }
             continue;
@@ -93,7 +93,7 @@ fn reads(key: &str, kinds: &[ChannelKind]) -> bool {
 fn unread_key(key: &str, in_channel: bool) -> &'static str {
     match key {
         "min_file_size" => {
-            "does nothing: it is CouchDB 2's; smoosh has min_size in the section of each channel"
+            "does nothing: it is a setting of CouchDB 2; smoosh has min_size in each channel's section"
         }
         "db_channels" | "view_channels" | "cleanup_channels" | "cleanup_index_files"
             if in_channel =>
@@ -123,7 +123,7 @@ fn server_key(key: &str, value: &str, rules: Rules, findings: &mut Findings) {
         "cleanup_channels" | "state_dir" | "persist" | "compaction_log_level" if new => return,
         "wait_secs" if integer(value).is_none_or(|seconds| seconds < 0) => (
             Severity::Error,
-            "is not a number of seconds: smoosh's channels crash as they start, and nothing is compacted",
+            "is not a number of seconds: smoosh's channels crash when they start, and nothing is compacted",
         ),
         "wait_secs" => return,
         "schema_channels" if !new => (Severity::Note, "does nothing in CouchDB"),
@@ -147,7 +147,7 @@ pub(crate) fn defaults(channels: &[SmooshChannel], rules: Rules, findings: &mut 
             continue;
         }
         let message = format!(
-            "min_priority is left out in {}: CouchDB {rules} has {value} in its code, while its configuration reference says {shown} and \"at least\" (it is \"more than\")",
+            "min_priority is missing in {}: CouchDB {rules} uses more than {value}, although its configuration reference says at least {shown}",
             names.join(", ")
         );
         findings.note("smoosh", None, message);

@@ -58,7 +58,7 @@ pub fn read_smoosh(node: &NodeConfig) -> SmooshSettings {
     let mut findings = Findings::default();
     if assumed {
         let message = format!(
-            "the CouchDB version {:?} cannot be read, so the rules of {rules} are assumed",
+            "{:?} is not a CouchDB version, so the rules of {rules} are assumed",
             node.version
         );
         findings.warn("smoosh", None, message);
@@ -182,7 +182,7 @@ fn cleans_up(node: &NodeConfig, rules: Rules, findings: &mut Findings) -> bool {
     if !rules.adds_channels() {
         let on = value == Some("true");
         let message = match on {
-            true => "up to 3.2 smoosh cleans up as often as it compacts a view",
+            true => "up to 3.2 smoosh cleans up each time it compacts a view",
             false => "is off unless exactly \"true\" up to 3.2, so there is no cleanup channel",
         };
         findings.note("smoosh", key, message);
@@ -201,8 +201,7 @@ fn cleans_up(node: &NodeConfig, rules: Rules, findings: &mut Findings) -> bool {
             findings.warn("smoosh", key, message);
         }
         None => {
-            let message =
-                "is left out and therefore on since CouchDB 3.3, though its documentation says off";
+            let message = "is missing and therefore on since CouchDB 3.3, although its documentation says off";
             findings.note("smoosh", key, message);
         }
     }

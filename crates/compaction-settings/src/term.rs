@@ -39,7 +39,7 @@ pub(crate) fn parse(text: &str) -> Result<Term, TermError> {
     reader.space();
     match reader.peek() {
         None if reader.in_comment => {
-            reader.fail("the comment after % takes in the full stop that CouchDB adds at the end")
+            reader.fail("the comment after % swallows the full stop that CouchDB adds at the end")
         }
         None => Ok(term),
         Some(_) => reader.fail("something follows the term"),
@@ -161,7 +161,7 @@ impl Reader {
                     Some('t') => '\t',
                     Some('s') => ' ',
                     Some(letter) if !letter.is_alphanumeric() => letter,
-                    _ => return self.fail("this escape is not read here"),
+                    _ => return self.fail("this escape is not supported here"),
                 }),
                 Some(letter) => text.push(letter),
             }
@@ -221,7 +221,7 @@ mod tests {
             ("[a].", "letter 4: something follows the term"),
             (
                 "[a] % b",
-                "letter 8: the comment after % takes in the full stop that CouchDB adds at the end",
+                "letter 8: the comment after % swallows the full stop that CouchDB adds at the end",
             ),
             (
                 "[{a, 60%}]",

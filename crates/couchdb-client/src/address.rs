@@ -121,11 +121,11 @@ pub enum ParseAddressError {
     },
     /// A user or a password is part of it.
     #[error(
-        "the CouchDB URL carries a user or a password: leave them out, the login is a setting of its own"
+        "the CouchDB URL contains a user or a password: remove them and set the login separately"
     )]
     Login,
     /// It has a query or a fragment.
-    #[error("the CouchDB URL has a query or a fragment: leave out what follows ? or #")]
+    #[error("the CouchDB URL has a query or a fragment: remove what follows ? or #")]
     Query,
 }
 
@@ -143,7 +143,7 @@ fn shown(text: &str) -> String {
     if is_plain && only_a_port && text.len() <= MAX_SHOWN {
         format!("{text:?}")
     } else {
-        "what was given (not shown, it may hold a password)".to_owned()
+        "the given value (not shown because it may contain a password)".to_owned()
     }
 }
 
@@ -230,7 +230,7 @@ mod tests {
             ("couch-a:5984", "begins with neither http:// nor https://"),
             ("http://", "is not a URL"),
             ("ftp://couch-a", "begins with neither"),
-            ("http://adm@couch-a:5984", "carries a user or a password"),
+            ("http://adm@couch-a:5984", "contains a user or a password"),
             ("http://couch-a:5984/?x=1", "has a query"),
             ("http://couch-a:99999", "is not a URL"),
         ] {

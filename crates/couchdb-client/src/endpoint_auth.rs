@@ -103,7 +103,7 @@ impl EndpointAuth {
         if let Some(last) = last.filter(|last| *last < YOUNG_SESSION) {
             let wait = self.until_login();
             let (last, wait) = (last.as_secs(), wait.as_secs());
-            tracing::warn!(%at, "the session ended early: logging in again {last} s after the last login, in {wait} s");
+            tracing::warn!(%at, "the session ended early, {last} s after the last login: logging in again in {wait} s");
         }
         sleep(self.until_login()).await;
         self.state().logged_in = Some(Instant::now());

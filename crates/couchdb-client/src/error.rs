@@ -91,7 +91,7 @@ const SLASH_REMEDY: &str = ", but it has to pass %2F on (nginx: `proxy_pass http
 pub enum Error {
     /// No answer arrived in time.
     #[error(
-        "{asked}: no whole answer within {after:?}; is the node overloaded, or the timeout too short?"
+        "{asked}: no complete answer within {after:?}; is the node overloaded, or the timeout too short?"
     )]
     Timeout {
         /// The request.
@@ -101,7 +101,7 @@ pub enum Error {
     },
     /// No answer arrived, and none to a cheap request sent in the meantime.
     #[error(
-        "{asked}: no answer within {:?}, and none to GET {probe} meanwhile: it hangs",
+        "{asked}: no answer within {:?}, nor to GET {probe} meanwhile: the node hangs",
         rounded(*.after)
     )]
     Hangs {
@@ -163,7 +163,7 @@ pub enum Error {
         node: String,
     },
     /// The cluster does not know the node.
-    #[error("{asked}: {reason}; the cluster does not know this node, see /_membership")]
+    #[error("{asked}: {reason}; the cluster does not know this node; see /_membership")]
     UnknownNode {
         /// The request.
         asked: Arc<RequestInfo>,
@@ -200,7 +200,7 @@ pub enum Error {
         at: Address,
     },
     /// The login is valid but lacks the privilege.
-    #[error("{asked}: HTTP {status}, {reason}; the login may not read this, use a server admin")]
+    #[error("{asked}: HTTP {status}, {reason}; the login may not read this; use a server admin")]
     Forbidden {
         /// The request.
         asked: Arc<RequestInfo>,
@@ -254,7 +254,7 @@ pub enum Error {
     },
     /// The server redirects; redirects are not followed.
     #[error(
-        "{asked}: HTTP {status}, a redirect to {to}; redirects are not followed, give CouchDB's own address"
+        "{asked}: HTTP {status}, a redirect to {to}, which recliner does not follow; give CouchDB's own address"
     )]
     Redirect {
         /// The request.
@@ -268,7 +268,7 @@ pub enum Error {
     #[error(transparent)]
     Unaddressable(#[from] Unaddressable),
     /// The request has to go to the node's own address, which is unknown.
-    #[error("the own address of node {node} is not known: give it in the settings")]
+    #[error("the direct address of node {node} is unknown: give it in the settings")]
     NoOwnAddress {
         /// The node.
         node: String,

@@ -72,7 +72,7 @@ impl Paging {
         {
             let rows = at.rows;
             return Err(format!(
-                "its pages do not end: {rows} rows arrived, and {announced} were announced"
+                "its pages do not end: {rows} rows arrived, but {announced} were announced"
             ));
         }
         if at.rows > most.rows || at.weight > most.weight {
@@ -151,7 +151,7 @@ mod tests {
     fn endless_list_is_cut_off() {
         let (rows, why) = read_endless(Some(500), 500, 0, MOST);
         assert_eq!(rows, 11_000);
-        assert_eq!(why, "its pages do not end: 11500 rows arrived, and 500 were announced");
+        assert_eq!(why, "its pages do not end: 11500 rows arrived, but 500 were announced");
         assert_eq!(read_endless(None, 500, 0, PageLimits { rows: 2_000, ..MOST }).0, 2_000);
         assert_eq!(
             read_endless(Some(u64::MAX), 500, 0, PageLimits { rows: 2_000, ..MOST }).0,

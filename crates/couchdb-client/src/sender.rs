@@ -225,7 +225,7 @@ impl Sender {
         };
         let session: wire::Session = self.read(call, answer, has_user).await?;
         let known = session.name().is_some() || session.is_admin();
-        Ok(if known { Ok(session) } else { Err("taken for an anonymous client".to_owned()) })
+        Ok(if known { Ok(session) } else { Err("it treats the user as anonymous".to_owned()) })
     }
 }
 

@@ -193,7 +193,7 @@ fn checked(username: &str) -> Result<String, LoginError> {
 pub enum LoginError {
     /// Basic authentication cannot carry the user name.
     #[error(
-        "the user name {0:?} cannot be used: it must not be empty or hold a colon or control characters"
+        "the user name {0:?} cannot be used: it must not be empty or contain a colon or control characters"
     )]
     Username(String),
     /// The password file cannot be used.

@@ -272,7 +272,7 @@ impl Transport {
         match answer.filter(|_| informational.available_permits() <= MAX_INFORMATIONAL as usize) {
             Some(answer) => answer,
             None => Err(SendFailure::Malformed(
-                "it only says, again and again, that the answer is still to come".to_owned(),
+                "it keeps announcing an answer that never comes".to_owned(),
             )),
         }
     }

@@ -32,7 +32,7 @@ pub type EmptyGroupBytes = Option<u64>;
 #[derive(Debug, thiserror::Error)]
 pub enum DesignError {
     /// It is not JSON, or its numbers are ambiguous.
-    #[error("not a document that can be read: {0}")]
+    #[error("cannot read the document: {0}")]
     Json(#[from] serde_json::Error),
     /// A part that must be an object is not; CouchDB cannot index such a document either.
     #[error("{0} of the design document is not an object")]

@@ -104,6 +104,6 @@ pub enum DecodeError {
     #[error("it belongs neither to a database nor to a view")]
     NotAHeader,
     /// One of its fields has the wrong form.
-    #[error("its field {0} has the wrong form")]
+    #[error("its field {0} is malformed")]
     Field(&'static str),
 }

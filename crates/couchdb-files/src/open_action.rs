@@ -182,8 +182,8 @@ impl fmt::Display for OpenAction {
             Self::Recovers { bytes_after: tail } => {
                 return write!(
                     out,
-                    "continues from this header; the {tail} bytes after it are being written now, or \
-                     a crash left them and they are lost"
+                    "continues from this header; the {tail} bytes after it are either being \
+                     written now, or were left by a crash and are lost"
                 );
             }
             Self::Upgrades { from: Some(from) } => {
@@ -195,7 +195,7 @@ impl fmt::Display for OpenAction {
             }
             Self::Upgrades { from: None } => "appends a header of its own format, and keeps all data",
             Self::Resets => {
-                "appends an empty header and deletes the compaction's files: the data looks lost; \
+                "appends an empty header and deletes the compaction's files: the data seems lost; \
                  copy the file before anything opens it"
             }
             Self::Rebuilds => "empties it and rebuilds the index from the documents",
@@ -339,8 +339,8 @@ const ALL_FACTS: &[&str] = &[
 
 const COMPACTED_SEQ: Difference = Difference {
     facts: &["compacted_seq"],
-    why: "without _local documents a compaction's sequence is written with the next commit: HTTP \
-          may be ahead",
+    why: "without _local documents, a compaction's sequence is written only with the next commit: \
+        HTTP may show a newer one",
 };
 const UNSIZED: Difference = Difference {
     facts: ALL_FACTS,
@@ -350,7 +350,7 @@ const PURGE_SEQ: Difference =
     Difference { facts: &["purge_seq"], why: "the tree of purges cannot be read" };
 const PURGES_UPGRADED: Difference = Difference {
     facts: &["active_bytes"],
-    why: "HTTP counts the trees that CouchDB makes of the list of purges",
+    why: "HTTP counts the trees that CouchDB builds from the list of purges",
 };
 const UPGRADED_DB: Difference = Difference {
     facts: &["file_bytes", "disk_version", "uuid"],
@@ -366,12 +366,12 @@ const REBUILT: Difference =
     Difference { facts: ALL_FACTS, why: "HTTP shows the index while it is being rebuilt" };
 const WRONG_SIGNATURE: Difference = Difference {
     facts: &["signature"],
-    why: "it differs from the file's name: the file is a copy of another index, or was renamed",
+    why: "the signature differs from the file's name: the file is a copy of another index, or was renamed",
 };
 const REFUSED: Difference = Difference { facts: ALL_FACTS, why: "HTTP answers with an error" };
 const SCRATCH: Difference = Difference {
     facts: &["active_bytes", "external_bytes"],
-    why: "the trees its header names are in the .compact.data file",
+    why: "the trees that its header refers to are in the .compact.data file",
 };
 const UNFINISHED: Difference = Difference {
     facts: &["active_bytes", "external_bytes", "docs", "deleted_docs"],
@@ -388,6 +388,6 @@ const EMPTY_GROUPS: Difference = Difference {
 };
 const NOT_COMMITTED: Difference = Difference {
     facts: &["active_bytes", "external_bytes", "update_seq", "purge_seq", "collator_versions"],
-    why: "CouchDB commits an index five seconds after a change: HTTP may be ahead, and a crash \
-     loses the difference",
+    why: "CouchDB commits an index five seconds after a change: HTTP may show newer values, and a \
+        crash loses the difference",
 };

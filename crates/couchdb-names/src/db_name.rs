@@ -11,7 +11,7 @@ const MAX_PATH_BYTES: usize = 4_096;
 
 /// A name that no database can have.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("a database's name of {bytes} bytes is longer than a file system takes")]
+#[error("a database name of {bytes} bytes is longer than file systems allow")]
 pub struct DbNameTooLong {
     /// Length of the name in bytes.
     pub bytes: usize,

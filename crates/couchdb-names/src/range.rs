@@ -70,9 +70,7 @@ impl fmt::Display for Range {
 
 /// Why a text is not a shard range.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error(
-    "{text:?} is not a shard range: two times eight hex digits are expected, as in 00000000-7fffffff"
-)]
+#[error("{text:?} is not a shard range: write eight hex digits twice, as in 00000000-7fffffff")]
 pub struct ParseRangeError {
     text: String,
 }

@@ -24,7 +24,7 @@ impl std::str::FromStr for Signature {
 
 /// Why a text is not a signature.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{text:?} is not a view signature: 32 hex digits are expected")]
+#[error("{text:?} is not a view signature: write 32 hex digits")]
 pub struct ParseSignatureError {
     text: String,
 }

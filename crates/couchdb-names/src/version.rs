@@ -89,7 +89,7 @@ impl FromStr for Build {
 
 /// Why a text is not a version.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{text:?} is not a CouchDB version: numbers such as 3.5.0 are expected")]
+#[error("{text:?} is not a CouchDB version: write numbers such as 3.5.0")]
 pub struct ParseVersionError {
     text: String,
 }

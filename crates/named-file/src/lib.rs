@@ -42,7 +42,7 @@ pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let kib = limit >> 10;
     let limit =
         if kib.is_multiple_of(1_024) { format!("{} MiB", kib >> 10) } else { format!("{kib} KiB") };
-    Err(io::Error::other(format!("it has more than {limit}")))
+    Err(io::Error::other(format!("it is larger than {limit}")))
 }
 
 /// Reads a secret of at most `limit` bytes, without the line ending that editors append.
@@ -160,7 +160,7 @@ mod tests {
         let writer = write(&path, 30, Duration::ZERO);
         assert_eq!(read_within(&path, 8, SHORT).unwrap(), b"piece\npi");
         writer.join().unwrap();
-        for (limit, says) in [(1 << 16, "more than 64 KiB"), (2 << 20, "more than 2 MiB")] {
+        for (limit, says) in [(1 << 16, "larger than 64 KiB"), (2 << 20, "larger than 2 MiB")] {
             let endless = read_at_most(Path::new("/dev/zero"), limit).unwrap_err().to_string();
             assert!(endless.contains(says), "{endless}");
         }

@@ -327,5 +327,7 @@ fn facts_of_start(
     let is_there =
         |ix: TargetIx| snapshot.target(ix).is_some_and(|copy| copy.node_ix() == start.node);
     let found = index.copies.iter().find(|(ix, _)| is_there(*ix));
-    found.map(|(_, facts)| *facts).ok_or_else(|| "its copy there could not be read".to_owned())
+    found
+        .map(|(_, facts)| *facts)
+        .ok_or_else(|| "recliner could not read its copy there".to_owned())
 }

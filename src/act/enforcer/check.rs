@@ -55,7 +55,10 @@ pub(super) fn cancel_reason(to_check: StartToCheck<'_>, fresh: &FreshFacts) -> O
         return Some("it no longer exists".into());
     };
     if facts.file_bytes.get().is_none() {
-        return Some("its size cannot be read, so limits.bytes_per_hour cannot count it".into());
+        return Some(
+            "its size cannot be read, so recliner cannot count it towards limits.bytes_per_hour"
+                .into(),
+        );
     }
     if fresh.splitting {
         return Some("its shard is being split".into());

@@ -107,7 +107,7 @@ impl PendingWrites {
         now: Moment,
     ) -> Vec<IntentKey> {
         if self.failure.is_none() {
-            tracing::error!(why = %trouble, "the journal cannot be written: nothing is started until it can");
+            tracing::error!(why = %trouble, "the journal cannot be written: nothing starts until it can");
         }
         let since = self.failure.as_ref().map_or(now, |(since, _)| *since);
         self.failure = Some((since, trouble.to_string()));

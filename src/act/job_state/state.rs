@@ -225,7 +225,7 @@ impl JobState {
         let rest = rest.filter(|_| !forced);
         if let Some(rest) = rest {
             return Err(NotStarted::BackingOff(match rest {
-                Backoff::CoolDown { .. } => "rests after its last job",
+                Backoff::CoolDown { .. } => "is paused after its last job",
                 Backoff::Quarantined { .. } => "is in quarantine",
                 Backoff::Futile { .. } | Backoff::Unsettled { .. } => {
                     "would free no more than its last compaction did"
@@ -252,12 +252,12 @@ impl JobState {
         }
         let SharedUse { used, is_lower_bound } = self.shared_use(now);
         if is_lower_bound {
-            let why = "it is not known yet which compactions of an earlier process still run";
+            let why =
+                "recliner does not know yet which compactions of an earlier process still run";
             return Err(NotStarted::SharedLimits(why.to_owned()));
         }
         let Some(bytes_per_hour) = intent.file_bytes else {
-            let why =
-                "the size of the file is unknown, and this cluster has a share of shared limits";
+            let why = "the size of the file is unknown, so recliner cannot count it towards this cluster's share of shared limits";
             return Err(NotStarted::SharedLimits(why.to_owned()));
         };
         let after = used.plus(Share { jobs, bytes_per_hour });
@@ -265,7 +265,7 @@ impl JobState {
             return Ok(());
         }
         Err(NotStarted::SharedLimits(format!(
-            "this cluster's share of the shared limits is now {} jobs and {} an hour, and the start would make {} and {}",
+            "the start would make {2} jobs and {3} an hour, and this cluster's share of the shared limits is now {0} and {1}",
             allowed.jobs,
             size::format_size_short(allowed.bytes_per_hour),
             after.jobs,

@@ -192,7 +192,7 @@ async fn start_is_checked_by_target_id_not_plan_position() {
     // The start failed. A plan that does not know this yet starts nothing, and the old order no
     // longer applies.
     let refused = follower.accept_start(intent.clone(), None).await;
-    assert_eq!(refused, Err(NotStarted::BackingOff("rests after its last job")));
+    assert_eq!(refused, Err(NotStarted::BackingOff("is paused after its last job")));
     let refused = follower.accept_start(intent, Some(ordered)).await;
     assert_eq!(refused, Err(NotStarted::OrderGone), "the order was already used");
 }

@@ -23,17 +23,17 @@ const MAX_WAITING: usize = 64;
 pub(crate) enum NotGranted {
     /// The configuration says nothing about members.
     #[error(
-        "this recliner shares no limits; set shared_limits.keeper, or correct shared_limits.url of the one that asked"
+        "this recliner shares no limits; set shared_limits.keeper here, or correct shared_limits.url of the recliner that asked"
     )]
     NoKeeper,
     /// The rules refuse the request.
     #[error(transparent)]
     Refused(#[from] Refused),
     /// What was granted cannot be read or stored, so a grant could be forgotten at a restart.
-    #[error("nothing is granted: {0}")]
+    #[error("no lease is granted: {0}")]
     NotStored(StoreError),
     /// Too many requests wait, or the program is stopping.
-    #[error("the keeper is stopping, or too many members ask; ask again")]
+    #[error("the keeper is stopping or has too many requests; try again")]
     Busy,
 }
 
@@ -150,7 +150,7 @@ impl<S: KeeperStore> KeeperTask<S> {
         } else {
             let new = after.to_store();
             if let Err(why) = self.save(&new).await {
-                tracing::warn!(%why, "a lease of shared limits is not granted: it cannot be stored");
+                tracing::warn!(%why, "cannot grant a lease of shared limits: it cannot be stored");
                 // It may have reached the disk anyway; then it only counts for more.
                 self.state = Some(State { keeper, stored });
                 return Err(NotGranted::NotStored(why));
@@ -170,14 +170,14 @@ impl<S: KeeperStore> KeeperTask<S> {
         };
         let Some(bytes) = self.store.load().await? else {
             tracing::info!(
-                "no leases of shared limits are stored: if this recliner's journal was lost, run it with --mode advise for an hour, because what its own cluster started is forgotten"
+                "the journal has no leases of shared limits: if the journal was lost, run this recliner with --mode advise for an hour, because it no longer knows what its own cluster started"
             );
             return fresh();
         };
         match postcard::from_bytes::<StoredKeeper>(&bytes) {
             Ok(stored) => Ok(State { keeper: Keeper::restored(stored.clone(), now), stored }),
             Err(why) => {
-                tracing::warn!(%why, "the stored leases of shared limits cannot be read: until every member has asked, or for an hour, each gets only its own share");
+                tracing::warn!(%why, "cannot read the stored leases of shared limits: until every member has asked, or for an hour, each gets only its own share");
                 fresh()
             }
         }

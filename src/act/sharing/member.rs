@@ -338,10 +338,12 @@ impl Member<'_> {
                 tracing::warn!(
                     keeper,
                     why,
-                    "no lease of shared limits: when the last one ends, only this cluster's own share is used"
+                    "no new lease of shared limits: when the last one ends, this cluster uses only its own share"
                 );
             }
-            None if !was_answered => tracing::info!(keeper, "leases of shared limits again"),
+            None if !was_answered => {
+                tracing::info!(keeper, "this cluster gets leases of shared limits again")
+            }
             Some(_) | None => {}
         }
     }

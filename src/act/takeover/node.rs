@@ -131,7 +131,7 @@ impl NodePass<'_> {
                     node,
                     channel,
                     is = value,
-                    "the concurrency of this channel was changed while it was taken over: recliner leaves it alone"
+                    "somebody changed the concurrency of this channel while it was taken over: recliner leaves it alone"
                 );
             }
             ChannelAction::Restore { was } => {
@@ -220,7 +220,7 @@ impl PassResult {
 
     fn add_not_taken_over(&mut self, node: &str, channel: &str, value: &str) {
         let why = format!(
-            "the concurrency of smoosh.{channel} on {node} was changed to {value:?} while it was taken over: recliner leaves it alone until it restarts or its configuration changes"
+            "somebody changed the concurrency of smoosh.{channel} on {node} to {value:?} while it was taken over: recliner leaves it alone until recliner restarts or its configuration changes"
         );
         self.state.findings.push(why.clone());
         self.state.not_taken_over.insert(channel.to_owned(), why);

@@ -161,7 +161,7 @@ impl TakeoverTask {
             tracing::error!(
                 node,
                 channels = channels.join(" "),
-                "the node did not confirm in time that its smoosh channels are restored: run `recliner restore-smoosh`, which restores those that are not, or restart CouchDB there"
+                "the node did not confirm in time that its smoosh channels are restored: run `recliner restore-smoosh`, or restart CouchDB there"
             );
         }
     }

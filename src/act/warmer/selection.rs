@@ -73,10 +73,10 @@ impl BuildRefusal {
                 "warmer.ignore names the database, or its design documents disable automatic builds"
             }
             Self::Running => "an indexer is working on it",
-            Self::Phantom => "it misses no documents; only a query would update its sequence",
+            Self::Phantom => "it lacks no documents; only a query would update its sequence",
             Self::NotOffered => "the cluster does not have its search engine",
-            Self::CoolDown => "its last build failed recently, and it is not retried yet",
-            Self::Grace => "CouchDB may be about to build it by itself (warmer.grace)",
+            Self::CoolDown => "its last build failed recently; it is too early to retry",
+            Self::Grace => "CouchDB may soon build it by itself (warmer.grace)",
             Self::Suspended => "an operator suspended starts",
             Self::Journal => "recliner's journal cannot be written",
             Self::Maintenance => "a node with a copy is in maintenance or being upgraded",
@@ -86,7 +86,7 @@ impl BuildRefusal {
             Self::NodeLimit => {
                 "a node has reached its limit of indexers, or warmer.delay has not passed"
             }
-            Self::Stale => "it is being measured again first",
+            Self::Stale => "it must be measured again first",
         }
     }
 
@@ -96,15 +96,15 @@ impl BuildRefusal {
             Self::Excluded => {
                 "`warmer.ignore` names its database, or each of its design documents has `\"autoupdate\": false` or `{\"views\": false}`; for search indexes `{\"nouveau\": false}` or `{\"indexes\": false}`."
             }
-            Self::Running => "an indexer works on it, whatever started it.",
+            Self::Running => "an indexer works on it, whatever started that.",
             Self::Phantom => {
-                "it misses no document: `_security`, revision limits and purges also change sequences, and CouchDB catches up only at the next write or query."
+                "it lacks no document: `_security`, revision limits and purges also change sequences, and CouchDB catches up only at the next write or query."
             }
             Self::NotOffered => {
-                "a node reports that it lacks the search engine, or no node could be asked; recliner sends no request about it."
+                "a node reports that it lacks the search engine, or no node could be asked; recliner sends no requests for it."
             }
             Self::CoolDown => {
-                "its last build had no effect; it is paused for `warmer.delay`, then twice as long each time, an hour at most."
+                "its last build had no effect; the pause is `warmer.delay`, then twice as long each time, up to an hour."
             }
             Self::Grace => {
                 "it has not lagged for `warmer.grace` yet: CouchDB's ken or a reader may build it first."
@@ -119,8 +119,10 @@ impl BuildRefusal {
             Self::Headroom => {
                 "a disk with a copy is within five percent of the threshold at which CouchDB's disk monitor stops builds (`[disk_monitor] background_view_indexing_threshold`, if it is enabled), or has less free space than `headroom.keep_free`."
             }
-            Self::NodeLimit => "no channel is free on some node, or `warmer.delay` is not over.",
-            Self::Stale => "it is measured again first.",
+            Self::NodeLimit => {
+                "a node has reached its limit of indexers, or `warmer.delay` is not over."
+            }
+            Self::Stale => "it must be measured again first.",
         }
     }
 }

@@ -67,7 +67,7 @@ impl DesignProblem {
 
     /// A part of the document is something that CouchDB does not accept.
     fn invalid(why: &str) -> Self {
-        Self(format!("is not a design document that CouchDB takes: {why}"))
+        Self(format!("is not a design document that CouchDB accepts: {why}"))
     }
 }
 
@@ -127,7 +127,7 @@ impl DesignDocument {
     /// If CouchDB would not take it as a design document.
     pub fn parse(text: &str, id: Option<&str>) -> Result<Self, DesignProblem> {
         if has_too_many_values(text) {
-            let why = format!("has more than {MAX_VALUES} lists, objects, texts and numbers");
+            let why = format!("has more than {MAX_VALUES} lists, objects, strings and numbers");
             return Err(DesignProblem(why));
         }
         let document = serde_json::from_str(text)
@@ -241,7 +241,7 @@ impl DesignDocument {
         let are_same = difference.views.iter().all(|(_, change)| *change == ViewChange::Same);
         if self.signature != present.signature && are_same && difference.document.is_empty() {
             difference.document.push(
-                "The views are the same in another order, or the keys of their options are; the order is part of the signature. Keep the present order, and nothing is built."
+                "The views are the same, but they or the keys of their options are in another order, which changes the signature. Keep the present order, and nothing is built."
                     .to_owned(),
             );
         }
@@ -414,19 +414,19 @@ mod tests {
             (r#"{"views":{}}"#, "has no _id; add \"_id\": \"_design/NAME\""),
             (
                 r#"{"_id":"_design/x","views":[]}"#,
-                "is not a design document that CouchDB takes: views is not an object",
+                "is not a design document that CouchDB accepts: views is not an object",
             ),
             (
                 r#"{"_id":"_design/x","views":{"a":{"reduce":"_sum"}}}"#,
-                "is not a design document that CouchDB takes: the view \"a\" has no map",
+                "is not a design document that CouchDB accepts: the view \"a\" has no map",
             ),
             (
                 r#"{"_id":"_design/x","views":{"a":{"map":3}}}"#,
-                "is not a design document that CouchDB takes: the map of the view \"a\" is not a string",
+                "is not a design document that CouchDB accepts: the map of the view \"a\" is not a string",
             ),
             (
                 r#"{"_id":"_design/x","views":{"a":{"map":""}},"options":3}"#,
-                "is not a design document that CouchDB takes: options of the design document is not an object",
+                "is not a design document that CouchDB accepts: options of the design document is not an object",
             ),
         ] {
             assert_eq!(parse(text).map(|it| it.id).unwrap_err().to_string(), says, "{text}");
@@ -495,6 +495,6 @@ mod tests {
         assert_ne!(present.signature, new.signature);
         let difference = new.difference(Some(&present));
         assert_eq!(difference.document.len(), 1, "{difference:?}");
-        assert!(difference.document[0].contains("order is part of the signature"));
+        assert!(difference.document[0].contains("which changes the signature"));
     }
 }

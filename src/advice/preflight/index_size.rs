@@ -265,16 +265,13 @@ impl IndexSize {
         let (error, (wanted, end)) = (self.sample?.error, self.reading?);
         let why = match end {
             _ if error <= wanted => return None,
-            SampleEnd::MaxBytes => "the documents are so large that no more were kept",
+            SampleEnd::MaxBytes => "the documents were too large to keep more",
             SampleEnd::Failed => "a request failed",
             SampleEnd::MaxDocs | SampleEnd::ErrorWanted => {
                 "the maximum number of documents was read (--sample)"
             }
         };
-        Some(format!(
-            "The error wanted of the sample, {:.0} %, was not reached: {why}.",
-            100.0 * wanted
-        ))
+        Some(format!("The sample missed the requested error of {:.0} %: {why}.", 100.0 * wanted))
     }
 
     /// What the estimate is based on, as a sentence.
@@ -289,16 +286,16 @@ impl IndexSize {
         match self.basis {
             SizeBasis::Siblings => {
                 format!(
-                    "The size assumes {cost}, as {indexes} of this database cost, with a safety margin. What a map function emits is not known before it runs."
+                    "The size assumes {cost}, as in {indexes} of this database, with a safety margin. What a map function emits is unknown until it runs."
                 )
             }
             SizeBasis::Present => format!(
-                "The size assumes {cost}: the views that stay cost what they cost in the present index, and all others what {indexes} of this database cost, with a safety margin. What a map function emits is not known before it runs."
+                "The size assumes {cost}: for unchanged views as in the present index, for all others as in {indexes} of this database, with a safety margin. What a map function emits is unknown until it runs."
             ),
             SizeBasis::Sample if self.sample.is_some_and(|it| it.rows == 0) => {
                 let docs = self.sample.unwrap_or_default().docs;
                 format!(
-                    "The map functions emit nothing for {} sampled documents. With 95 % probability at most {:.2} % of all emit, which makes up to {} of live data for each document.",
+                    "The map functions emit nothing for {} sampled documents. With 95 % probability, at most {:.2} % of all documents emit anything, so the index has up to {} of live data for each document.",
                     grouped(docs),
                     100.0 * most_emitting(docs),
                     format_size_short(to_bytes(high.ceil()))
@@ -315,7 +312,7 @@ impl IndexSize {
                 )
             }
             SizeBasis::Cluster => format!(
-                "The size assumes {cost}: this database has no built index, so the range is around {indexes} of other databases, and wide."
+                "The size assumes {cost}: this database has no built index, so the range is a wide one around {indexes} of other databases."
             ),
         }
     }

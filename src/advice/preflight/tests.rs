@@ -134,7 +134,7 @@ fn kept_views_are_estimated_at_their_present_cost() {
     let (small, large) = (changed_cost(1, added), changed_cost(10_000, added));
     assert_eq!(mib(small.live.likely), 210.0, "the middle of 1 and 100");
     assert_eq!(mib(large.live.likely), 1_200.0, "the middle of 100 and 10,000");
-    assert!(small.says().contains("the views that stay"), "{}", small.says());
+    assert!(small.says().contains("for unchanged views"), "{}", small.says());
     // One of two views stays: its share of the index is less certain.
     let halved = changed_cost(10_000, r#"{"a":{"map":"m"}}"#);
     assert_eq!([halved.live.low, halved.live.high].map(mib), [50.0, 200.0]);
@@ -179,7 +179,7 @@ fn ignores_indexes_not_built_or_not_measured() {
         cluster.add_index(&unusable);
         let found = new(cluster);
         assert_eq!(found.size, None, "{unusable:?}");
-        assert!(found.notes[0].starts_with("How large the index becomes is unknown"));
+        assert!(found.notes[0].starts_with("The size of the index is unknown"));
         assert!(found.nodes.iter().all(|node| node.verdict == SpaceVerdict::Unknown));
     }
 }

@@ -114,7 +114,7 @@ impl Cluster {
             return Ok(());
         }
         Err(CommandError::failed(format!(
-            "the recliner at {} follows another database {} ({followed}, and the plan is for {}): name the recliner of this cluster with --recliner.url",
+            "the recliner at {} follows a different database {} ({followed}; the plan is for {}): name the recliner of this cluster with --recliner.url",
             self.service.name(),
             self.plan.db,
             self.plan.instance
@@ -143,9 +143,7 @@ impl Cluster {
             if !facts.is_shared && !document.cost.builds() {
                 self.rescan().await?;
                 let design = &step.design;
-                return Ok(Some(format!(
-                    "the service still has the index of {design} that is gone"
-                )));
+                return Ok(Some(format!("the service still shows the deleted index of {design}")));
             }
             facts.room = document.cost.nodes;
             facts.docs = document.cost.docs.or(facts.docs);
@@ -210,7 +208,7 @@ impl Cluster {
     async fn read_index(&self, id: &str) -> Result<IndexState, String> {
         let (client, db) = (&self.client, &self.plan.db);
         let info = client.view_info(db, id).await.map_err(|why| describe(&why))?.view_index;
-        let unknown = || format!("CouchDB does not say how far {id} is built");
+        let unknown = || format!("CouchDB does not report the progress of building {id}");
         let mut index = IndexState {
             seq: info.update_seq.ok_or_else(unknown)?,
             pending: info.updates_pending.and_then(|it| it.total).ok_or_else(unknown)?,
@@ -222,7 +220,7 @@ impl Cluster {
         let read = join_all(nodes.iter().map(async |node| self.read_node(node, id).await)).await;
         for (node, read) in nodes.iter().zip(read) {
             let (tasks, copies) = read.map_err(|why| {
-                format!("whether its copies on {node} are built is unknown: {why}")
+                format!("cannot tell whether its copies on {node} are built: {why}")
             })?;
             for task in tasks {
                 index.is_compacting |= task.kind.as_deref() == Some("view_compaction");
@@ -298,7 +296,7 @@ impl Cluster {
         let read = async |id: &str| {
             let info = self.client.view_info(&self.plan.db, id).await;
             let signature = info.map_err(|why| describe(&why))?.view_index.signature;
-            signature.ok_or_else(|| format!("CouchDB shows no signature of {id}"))
+            signature.ok_or_else(|| format!("CouchDB reports no signature of {id}"))
         };
         Ok(read(one).await? == read(other).await?)
     }

@@ -156,7 +156,7 @@ fn real(plan: &DeploymentPlan, facts: &Facts, id: &str) -> Real {
     }
     let says = |rev: Option<&str>| rev.unwrap_or("none").to_owned();
     Real::Foreign(format!(
-        "{id} was changed since the rehearsal: its revision is {}, and was {}. Rehearse again, or put it back.",
+        "{id} was changed since the rehearsal: its revision was {1} and is now {0}. Rehearse again, or restore it.",
         says(rev),
         says(document.rev.as_deref())
     ))
@@ -166,7 +166,7 @@ fn real(plan: &DeploymentPlan, facts: &Facts, id: &str) -> Real {
 pub(super) fn check_database(plan: &DeploymentPlan, facts: &Facts) -> Option<Next> {
     (facts.instance != plan.instance).then(|| {
         Next::Stop(format!(
-            "{} is another database than at the rehearsal (it was {}, and is {}): --couchdb.url names another cluster, or the database was created again. Rehearse again.",
+            "{} is not the database of the rehearsal (it was {}, and is now {}): --couchdb.url names another cluster, or the database was recreated. Rehearse again.",
             plan.db, plan.instance, facts.instance
         ))
     })
@@ -272,7 +272,7 @@ fn foreign_staging(plan: &DeploymentPlan, facts: &Facts, step: &PlannedStep) -> 
     let is_ours = plan.staging(step).is_some_and(|ours| is_same(&live.text, &ours));
     (!is_ours).then(|| {
         Next::Stop(format!(
-            "{id} exists with other content, so it is not used to build {}. Rename or delete it if nobody needs it.",
+            "{id} exists with other content, so {} cannot be built under this name. Rename or delete it if nobody needs it.",
             step.design
         ))
     })
@@ -307,7 +307,7 @@ fn of_step(plan: &DeploymentPlan, facts: &Facts, step: &PlannedStep, wanted: Wan
                 Action::Build { id }.into()
             }
             0 => Next::Wait(format!(
-                "{id}: no indexer runs, and {} to read",
+                "{id}: no indexer runs; {} left to read",
                 counted(left, "change is left", "changes are left")
             )),
             _ => Next::Wait(format!("{id}: {} left to read", counted(left, "change", "changes"))),
@@ -320,7 +320,7 @@ fn of_step(plan: &DeploymentPlan, facts: &Facts, step: &PlannedStep, wanted: Wan
         _ if index.is_lean() => Action::Compacted { id }.into(),
         Some(Ok(())) => Action::Compacted { id }.into(),
         Some(Err(why)) if index.is_ordered => Next::Stop(format!(
-            "the compaction of {id} failed: {why}. Repeat the command when that is put right."
+            "the compaction of {id} failed: {why}. Run the command again when that is fixed."
         )),
         None if index.is_ordered => Next::Wait(format!(
             "{id} is built; its compaction starts when the service's limits permit"
@@ -350,7 +350,7 @@ fn lacks_room(step: &PlannedStep, facts: &Facts, wanted: Wanted) -> Option<Strin
                 continue;
             }
             return Some(format!(
-                "Whether {} fits on {} is unknown: set headroom.volumes of the service, or repeat with --may-not-fit.",
+                "It is unknown whether {} fits on {}: set headroom.volumes of the service, or run again with --may-not-fit.",
                 step.design, need.node
             ));
         };
@@ -367,14 +367,14 @@ fn lacks_room(step: &PlannedStep, facts: &Facts, wanted: Wanted) -> Option<Strin
     let missing = if verb == "may not fit" { need.high } else { need.low } - need.free;
     let size = format_size_short;
     Some(format!(
-        "{} {verb}: it needs {} to {} on volume {volume} of {}, where {} are free; {} are missing ({missing} bytes). Make room{}.",
+        "{} {verb}: it needs {} to {} on volume {volume} of {}, which has {} free; {} are missing ({missing} bytes). Free space{}.",
         step.design,
         size(need.low),
         size(need.high),
         need.nodes.join(", "),
         size(need.free),
         size(missing),
-        if verb == "may not fit" { ", or repeat with --may-not-fit" } else { "" },
+        if verb == "may not fit" { ", or run again with --may-not-fit" } else { "" },
     ))
 }
 
@@ -416,7 +416,7 @@ fn next_back(plan: &DeploymentPlan, memory: &Memory, facts: &Facts) -> Next {
         }
         let Some(live) = live.filter(|live| is_same(&live.text, document.body.get())) else {
             return Next::Stop(format!(
-                "{id} is neither as it was before nor as it was deployed: somebody else changed it, so it stays."
+                "{id} stays: it is neither the earlier nor the deployed version, so somebody else changed it."
             ));
         };
         return match before {

@@ -72,7 +72,7 @@ impl DeploymentPlan {
     /// # Errors
     /// If the rehearsal could not determine something that the plan needs.
     pub(in crate::cli) fn of(found: &Rehearsal, designs: &[Box<RawValue>]) -> Result<Self, String> {
-        let unread = "no plan was written: the live documents could not be read";
+        let unread = "no plan was written: cannot read the live documents";
         if found.documents.iter().any(|it| it.change == "unknown") {
             return Err(unread.to_owned());
         }
@@ -130,7 +130,7 @@ impl DeploymentPlan {
         }
         let ids: BTreeSet<&str> = self.documents.iter().map(|it| &*it.id).collect();
         if ids.len() != self.documents.len() {
-            return Err("the plan has a document twice".to_owned());
+            return Err("the plan contains a document twice".to_owned());
         }
         for document in &self.documents {
             let parsed = DesignDocument::parse(document.body.get(), None)
@@ -141,7 +141,10 @@ impl DeploymentPlan {
         }
         for step in &self.steps {
             if !ids.contains(&*step.design) {
-                return Err(format!("{} is a step, but not a document of the plan", step.design));
+                return Err(format!(
+                    "the plan has a step for {}, but no such document",
+                    step.design
+                ));
             }
             let document = self.document(&step.design).map(|it| index_of(it.body.get()));
             if document.flatten() != self.staging(step).and_then(|it| index_of(&it)) {
@@ -153,7 +156,7 @@ impl DeploymentPlan {
             }
             if ids.contains(&*step.staging()) {
                 return Err(format!(
-                    "the plan has {}, which is the name to build {} under",
+                    "the plan contains {}, but needs this name to build {}",
                     step.staging(),
                     step.design
                 ));
@@ -180,7 +183,10 @@ impl DeploymentPlan {
         };
         let named: Vec<String> = self.documents.iter().filter_map(of).collect();
         (!named.is_empty()).then(|| {
-            format!("Only views are built beforehand. Search indexes are built when their documents are live, and searches wait for that: {}.", named.join("; "))
+            format!(
+                "Only views are built beforehand. These search indexes are built once their documents are live, and searches wait until then: {}.",
+                named.join("; ")
+            )
         })
     }
 
@@ -283,7 +289,10 @@ impl Memory {
         let memory: Self = read_json(path)?;
         let is_known = memory.version == VERSION;
         is_known.then_some(Some(memory)).ok_or_else(|| {
-            format!("{} was written by another version of recliner; use that one", path.display())
+            format!(
+                "{} was written by another version of recliner; use that version",
+                path.display()
+            )
         })
     }
 

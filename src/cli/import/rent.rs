@@ -24,7 +24,7 @@ const DAYS: u32 = 7;
 const KEPT: f64 = 1.1;
 
 /// Comment that replaces channels to paste if no horizon keeps the waste.
-const NO_HORIZON: &str = "No horizon keeps the waste that smoosh leaves, so the channels below are commented out: widen windows or limits first, or accept more waste and remove the leading # signs.";
+const NO_HORIZON: &str = "No horizon keeps waste as low as smoosh does, so the channels below are commented out: widen windows or limits first, or accept more waste and remove the leading # signs.";
 
 pub(super) async fn run(args: &ImportArgs) -> Result<Exit, CommandError> {
     check(args)?;
@@ -40,7 +40,7 @@ pub(super) async fn run(args: &ImportArgs) -> Result<Exit, CommandError> {
     let answer = answer.map_err(|failure| match failure.is_transient {
         true => CommandError {
             why: format!(
-                "{}; how files grow is known only to a running recliner: start recliner serve, let it watch for ten minutes, and name it with --recliner.url",
+                "{}; only a running recliner knows how files grow: start recliner serve, let it watch for ten minutes, and name it with --recliner.url",
                 failure.why
             ),
             ..failure
@@ -48,7 +48,7 @@ pub(super) async fn run(args: &ImportArgs) -> Result<Exit, CommandError> {
         false => failure,
     })?;
     let (proposal, smoosh, proposed) = parts(&answer).ok_or_else(|| {
-        CommandError::failed("this recliner's answer has no proposal; is it an older version?")
+        CommandError::failed("this recliner sent no proposal; is it an older version?")
     })?;
     print(&text(&answer, proposal, smoosh, proposed))?;
     proposal.findings.iter().for_each(|finding| print_note(&format!("note: {finding}")));
@@ -58,7 +58,7 @@ pub(super) async fn run(args: &ImportArgs) -> Result<Exit, CommandError> {
     if keeps_waste(proposal, smoosh, proposed) {
         return Ok(Exit::Done);
     }
-    print_note("warning: these channels leave more waste than smoosh does");
+    print_note("warning: these channels waste more than smoosh does");
     Ok(Exit::Failed)
 }
 
@@ -66,14 +66,14 @@ pub(super) async fn run(args: &ImportArgs) -> Result<Exit, CommandError> {
 fn check(args: &ImportArgs) -> Result<(), CommandError> {
     if args.daemon != Daemon::Smoosh {
         return Err(CommandError::usage(
-            "--as rent is for import smoosh: the waste that CouchDB 2's compaction daemon leaves is not known",
+            "--as rent works only with import smoosh: the waste of CouchDB 2's compaction daemon is unknown",
         ));
     }
     let source = &args.source;
     let names_files = !args.ini.is_empty() || args.version.is_some();
     if source.names_a_cluster() || source.node.is_some() || names_files {
         return Err(CommandError::usage(
-            "--as rent asks a running recliner, which reads smoosh's settings itself: name it with --recliner.url, and leave out flags of CouchDB, its files and --config.file",
+            "--as rent asks a running recliner, which reads smoosh's settings itself: name it with --recliner.url, and omit --config.file and flags that name CouchDB or its files",
         ));
     }
     Ok(())
@@ -96,7 +96,7 @@ fn text(
     let written = |outlook: &OutlookLine| format_size(to_bytes(outlook.rewritten_bytes_per_day));
     let mut says = vec![
         format!(
-            "Channels by rent that keep the mean waste of smoosh, as recliner expects it for the next {days} from {}.",
+            "Channels by rent that keep the mean waste expected under smoosh for the next {days} from {}.",
             answer.from
         ),
         format!(
@@ -185,7 +185,7 @@ mod tests {
             assert_eq!(text.contains("\nchannels:\n"), keeps, "{fit}, {waste}: {text}");
             let all_comments = text.lines().all(|line| line.starts_with("# "));
             assert_eq!(all_comments, !keeps, "{text}");
-            assert_eq!(text.contains("No horizon keeps the waste"), !keeps, "{text}");
+            assert_eq!(text.contains("No horizon keeps waste"), !keeps, "{text}");
         }
     }
 }

@@ -93,14 +93,14 @@ pub(super) async fn follow(
             }
         };
         if silent.take().is_some() {
-            print_error("recliner answers again; no event was missed");
+            print_error("recliner is answering again; no event was missed");
         }
         first = false;
         match next_position(&answer, since) {
             NextPosition::After(seq) => since = Some(seq),
             NextPosition::Restart => {
                 print_error(
-                    "its journal was replaced; continuing from the beginning of the new one",
+                    "recliner's journal was replaced; continuing from the beginning of the new one",
                 );
                 since = Some(0);
             }

@@ -8,7 +8,7 @@ pub(in crate::cli) struct LinkBase(String);
 
 /// Why a text cannot begin a link.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("it is not a URL that links can begin with; write one such as http://127.0.0.1:3000")]
+#[error("links cannot begin with it; write a URL such as http://127.0.0.1:3000")]
 pub(in crate::cli) struct LinkBaseError;
 
 impl FromStr for LinkBase {

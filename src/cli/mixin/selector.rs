@@ -49,7 +49,7 @@ impl FromStr for Selector {
         }
         if !is_positive {
             return wrong(
-                "the selector does not say which targets are recliner's: give at least one matcher with = or =~ and a value",
+                "it does not select recliner's targets: give at least one matcher with = or =~ and a value",
             );
         }
         Ok(Self(matchers.join(", ")))
@@ -71,10 +71,10 @@ fn matcher(text: &str) -> Result<(Matcher, &str), SelectorError> {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(text.len());
     let (label, rest) = text.split_at_checked(end).unwrap_or((text, ""));
     if label.is_empty() || label.starts_with(|c: char| c.is_ascii_digit()) {
-        return wrong(format!("{text} does not begin with the name of a label"));
+        return wrong(format!("{text} does not begin with a label name"));
     }
     if label == "__name__" {
-        return wrong("__name__ is the metric's name, and not a target's label");
+        return wrong("__name__ is the metric's name, not a label of a target");
     }
     let rest = rest.trim_start();
     let operators = ["=~", "!~", "!=", "="];
@@ -97,7 +97,7 @@ fn matcher(text: &str) -> Result<(Matcher, &str), SelectorError> {
     };
     if let Some(letter) = unknown_escape(value) {
         return wrong(format!(
-            "PromQL has no escape \\{letter}, as in the value of {label}; write a backslash twice"
+            "the value of {label} has \\{letter}, which is no escape in PromQL; write a backslash twice"
         ));
     }
     let matcher = Matcher {
@@ -143,18 +143,18 @@ mod tests {
     #[test]
     fn invalid_selectors_are_refused_with_a_reason() {
         for (text, reason) in [
-            ("", "does not say which targets"),
+            ("", "does not select recliner's targets"),
             ("recliner", "or !~ after recliner"),
             ("job=recliner", "not in double quotes"),
             ("job='recliner'", "not in double quotes"),
             ("job=\"recliner", "no closing quote"),
             ("job=\"recliner\\\"", "no closing quote"),
             ("job=\"a\" ns=\"b\"", "a comma is missing"),
-            ("job=~\"a\\.b\"", "escape \\."),
-            ("job!=\"recliner\"", "does not say which targets"),
-            ("job=\"\"", "does not say which targets"),
-            ("=\"x\"", "name of a label"),
-            ("7up=\"x\"", "name of a label"),
+            ("job=~\"a\\.b\"", "has \\."),
+            ("job!=\"recliner\"", "does not select recliner's targets"),
+            ("job=\"\"", "does not select recliner's targets"),
+            ("=\"x\"", "begin with a label name"),
+            ("7up=\"x\"", "begin with a label name"),
             ("jöb=\"x\"", "expected =, !="),
             ("up{job=\"x\"}", "expected =, !="),
             ("__name__=\"up\"", "metric's name"),

@@ -38,7 +38,7 @@ pub(super) fn documents_at(path: &Path) -> Result<Vec<Box<RawValue>>, String> {
     }
     match documents.is_empty() {
         true => Err(format!(
-            "{} has no design documents: neither JSON files nor folders with views/NAME/map.js",
+            "{} has no design documents: no JSON files and no folders with views/NAME/map.js",
             shown(path)
         )),
         false => Ok(documents),
@@ -78,7 +78,7 @@ fn of_file(path: &Path) -> Result<Vec<Box<RawValue>>, String> {
                 designs.push(with_id(&document, &id).map_err(wrong)?);
             }
             None if fields.contains_key("views") => {
-                return Err(format!("{}: a document with views has no _id", shown(path)));
+                return Err(format!("{}: one of its documents has views but no _id", shown(path)));
             }
             Some(_) | None => {}
         }
@@ -113,7 +113,7 @@ fn of_folder(path: &Path) -> Result<Option<Box<RawValue>>, String> {
 /// The files and folders of a folder as fields of an object.
 fn fields_of(path: &Path, depth: usize) -> Result<Map<String, Value>, String> {
     if depth > MAX_DEPTH {
-        return Err(format!("{} has more than {MAX_DEPTH} folders in each other", shown(path)));
+        return Err(format!("{} has folders nested more than {MAX_DEPTH} deep", shown(path)));
     }
     let mut fields = Map::new();
     for entry in entries(path)? {
@@ -245,6 +245,6 @@ mod tests {
         write(dir.path(), "a.json", "{");
         assert!(documents_at(dir.path()).unwrap_err().contains("a.json is not JSON"));
         write(dir.path(), "a.json", r#"[{"_id":"_design/a"},{"views":{}}]"#);
-        assert!(documents_at(dir.path()).unwrap_err().contains("has no _id"));
+        assert!(documents_at(dir.path()).unwrap_err().contains("but no _id"));
     }
 }

@@ -58,7 +58,7 @@ fn piece(line: &AdviceLine, width: u16) -> String {
     }
     let since = line.since.as_deref().map(|since| format!(", since {}", printable(since)));
     let subject = match &*line.subject.kind {
-        "cluster" => "all of CouchDB".to_owned(),
+        "cluster" => "the whole cluster".to_owned(),
         kind => format!("{} {}", printable(kind), printable(&line.subject.name)),
     };
     let about = format!("{subject}{}", since.unwrap_or_default());
@@ -84,7 +84,7 @@ pub(super) fn add_remedy(text: &mut String, head: &str, remedy: &AdviceRemedy, w
 fn gain(gain: &AdviceGain) -> Option<String> {
     let value = gain.value?;
     Some(match &*gain.kind {
-        "bytes" => format!("{} become free", format_size_short(value)),
+        "bytes" => format!("{} reclaimable", format_size_short(value)),
         "seconds" => format!("{} of work", duration::format_rounded(Duration::from_secs(value))),
         "risk" => format!("{} at risk", format_size_short(value)),
         other => format!("{value} {}", printable(other)),

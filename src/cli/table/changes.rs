@@ -33,7 +33,7 @@ fn entries(volume: &VolumeChanges, width: u16) -> String {
     let (before, after) = (signed(volume.before_bytes), signed(volume.after_bytes));
     let total = signed(volume.after_bytes.saturating_sub(volume.before_bytes));
     let says = format!(
-        "Before {}, after {}, together {total}.",
+        "Before: {}; after: {}; change: {total}.",
         before.trim_start_matches('+'),
         after.trim_start_matches('+')
     );

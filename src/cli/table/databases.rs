@@ -29,13 +29,13 @@ fn paragraphs(line: &DatabaseLine, width: u16) -> String {
     let growth = line.growth_week_bytes.map(|week| {
         format!("It grows by {} in seven days if nothing is compacted.", bytes(Some(week)))
     });
-    let growth =
-        growth.unwrap_or_else(|| "How much it grows in a week is not known yet.".to_owned());
+    let growth = growth.unwrap_or_else(|| "Its weekly growth is not known yet.".to_owned());
     let last = match &line.last_compaction {
         Some(at) => format!("Its last compaction ended at {}.", printable(at)),
-        None => "No compaction of it is in the journal.".to_owned(),
+        None => "The journal has no compaction of it.".to_owned(),
     };
-    let why = line.why.as_deref().map(|why| format!("Why most of it stays: {}.", printable(why)));
+    let why =
+        line.why.as_deref().map(|why| format!("Most of it stays because: {}.", printable(why)));
     let more = format!("More: recliner explain {db}");
     let [says, parts] = [line.says(), line.parts_say()].map(|text| printable(&text));
     let deletions = line.deletions.as_ref().map(|it| printable(&it.says));

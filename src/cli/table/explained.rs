@@ -273,7 +273,7 @@ fn add_measurements(explained: &Explained, lines: &mut Lines) {
         let frees = size_or_unknown(target.reclaimable_bytes);
         let by_sizes = explained.reclaimable_by_sizes.map(|sizes| {
             format!(
-                "; {} by its sizes alone, if nothing writes to it meanwhile",
+                "; by its sizes alone {}, if nothing writes to it meanwhile",
                 bytes(Some(sizes))
             )
         });
@@ -288,7 +288,10 @@ fn add_measurements(explained: &Explained, lines: &mut Lines) {
     }
     let at = word(&target.measured_at).unwrap_or_else(|| "never".to_owned());
     let followed = explained.fresh.as_deref() == Some("followed");
-    lines.add("measured", &if followed { format!("{at}; no feed has named it since") } else { at });
+    lines.add(
+        "measured",
+        &if followed { format!("{at}; no feed has reported a change since") } else { at },
+    );
 }
 
 /// Which X-ray a prediction comes from.
@@ -315,7 +318,7 @@ fn add_decision(explained: &Explained, lines: &mut Lines) {
     let Explained { target, start, ordered, .. } = explained;
     if let Some(view) = word(&explained.part_of) {
         lines.add_unwrapped("part of", &view);
-        lines.add("decision", "see that view: CouchDB compacts it as a whole");
+        lines.add("decision", "see that view: CouchDB compacts the whole view at once");
         return;
     }
     let reason = target.refusal.as_ref().map(|refusal| printable(&refusal.reason));

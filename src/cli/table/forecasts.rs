@@ -8,7 +8,8 @@ use crate::serve::report::{Forecasts, FreeLine, RecordLine, VolumeForecastLine};
 
 pub(in crate::cli) fn forecasts(answer: &Forecasts, width: u16) -> String {
     if answer.volumes.is_empty() {
-        return "There is no forecast, because no volume's free space is known: set headroom.volumes or files.data_dir.\n".to_owned();
+        return "No forecast: the free space of every volume is unknown. Set headroom.volumes or files.data_dir.\n"
+            .to_owned();
     }
     let mut text: String =
         answer.says.iter().map(|says| paragraph(&printable(says), width)).collect();
@@ -88,7 +89,7 @@ mod tests {
             volume: "couchdb@b".to_owned(),
             nodes: ["couchdb@b", "couchdb@c", "couchdb@d"].map(str::to_owned).into(),
             made_at: None,
-            withheld: Some("growth was watched for 5h, and a forecast needs 2d".to_owned()),
+            withheld: Some("growth was measured for 5h; a forecast needs 2d".to_owned()),
             watched_seconds: None,
             ahead: Vec::new(),
             record: vec![record(1, 0, 0, None)],

@@ -26,7 +26,7 @@ pub(in crate::cli) fn what_if(answer: &WhatIf, width: u16) -> String {
         let table = undone.wrapped(width);
         text.push_str(&format!("\nWhy targets are still waiting at the end:\n{table}"));
     }
-    text.push_str("\nWasted bytes over time, all on one scale:\n");
+    text.push_str("\nWasted bytes over time, all to one scale:\n");
     text.push_str(&waste_lines(answer));
     let volumes = volumes(answer, width);
     if !volumes.is_empty() {
@@ -43,7 +43,7 @@ pub(in crate::cli) fn what_if(answer: &WhatIf, width: u16) -> String {
     }
     if answer.outlooks.iter().any(|outlook| outlook.coarse) {
         let says =
-            "There were too many compactions to decide one by one; wait times are upper bounds.";
+            "There were too many compactions to simulate one by one; wait times are upper bounds.";
         text.push_str(&format!("\n{}", paragraph(says, width)));
     }
     text
@@ -158,7 +158,7 @@ mod tests {
                 settings: "cluster".into(),
                 nodes: vec!["couchdb@a".to_owned()],
                 other_nodes: vec!["couchdb@b".to_owned()],
-                says: "smoosh is shown as it is set on couchdb@a; couchdb@b has different settings"
+                says: "smoosh is shown with the settings of couchdb@a; couchdb@b has different settings"
                     .to_owned(),
             },
             outlooks: vec![

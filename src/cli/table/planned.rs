@@ -61,7 +61,7 @@ fn builds(plan: &Planned, width: u16) -> String {
         parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
     };
     let table = Table::of(shown)
-        .text("index that lags", index_name)
+        .text("lagging index", index_name)
         .number("behind", |it| behind(it).unwrap_or_else(|| "?".to_owned()))
         .text("since", |it| short_time(&word(it.since.as_deref())))
         .text("state", decision)
@@ -159,7 +159,7 @@ pub(super) fn pasted(request: &str, url: Option<&str>) -> String {
 fn caveat_text(plan: &Planned, caveat: &str) -> Option<&'static str> {
     match caveat {
         "unknown_disk" => Some("free space there is unknown"),
-        "low_confidence" => Some("active bytes are misleading on this server: it may free more"),
+        "low_confidence" => Some("this server's active bytes are misleading: it may free more"),
         "estimated" => Some("sizes are estimated from one file"),
         "every_copy" if plan.only_node.is_some() => Some("compacts all files of the view at once"),
         "every_copy" => Some("compacts every copy on every node at once"),

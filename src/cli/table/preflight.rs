@@ -18,7 +18,7 @@ pub(in crate::cli) fn preflight(answer: &Preflight, width: u16) -> String {
         text.push_str(&paragraph(Preflight::COLUMNS, width));
     }
     section(&mut text, "What changes:", &answer.changes(), width);
-    section(&mut text, "What this rests on:", &answer.rests_on(), width);
+    section(&mut text, "Based on:", &answer.rests_on(), width);
     if !answer.remedy.is_empty() {
         text.push_str("\nWhat to do:\n");
         answer.remedy.iter().for_each(|remedy| add_remedy(&mut text, "  ", remedy, width));
@@ -36,7 +36,7 @@ pub(in crate::cli) fn rehearsal(answer: &Rehearsal, width: u16) -> String {
         text.push_str(&paragraph(Rehearsal::COLUMNS, width));
     }
     section(&mut text, "What changes:", &answer.changes(), width);
-    section(&mut text, "What this rests on:", &answer.rests_on(), width);
+    section(&mut text, "Based on:", &answer.rests_on(), width);
     section(&mut text, "To know:", &answer.notes, width);
     text
 }
@@ -98,7 +98,7 @@ mod tests {
             text: text.map(str::to_owned),
         };
         Preflight {
-            says: "Rebuilding orders/_design/by_day takes 3h to 5h and 12 to 31 GiB on each of 3 nodes; it may not fit on couchdb@couch-b.example.org and whether it fits on couchdb@couch-c.example.org is unknown.".to_owned(),
+            says: "Rebuilding orders/_design/by_day takes 3h to 5h and 12 to 31 GiB on each of 3 nodes; it may not fit on couchdb@couch-b.example.org and it is unknown whether it fits on couchdb@couch-c.example.org.".to_owned(),
             db: "orders".to_owned(),
             design: "_design/by_day".to_owned(),
             build: "rebuild".into(),

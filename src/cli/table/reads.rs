@@ -15,7 +15,7 @@ const PRINTED: usize = 50;
 /// The logs, each with its period and its uses, most requests first.
 pub(in crate::cli) fn reads(answer: &ReadsAnswer, width: u16) -> String {
     if answer.sources.is_empty() {
-        return paragraph("No log with requests is known.", width);
+        return paragraph("No access log is being read.", width);
     }
     let parts: Vec<String> = answer.sources.iter().map(|it| source(it, width)).collect();
     parts.join("\n")
@@ -25,7 +25,7 @@ pub(in crate::cli) fn reads(answer: &ReadsAnswer, width: u16) -> String {
 pub(in crate::cli) fn indexes(answer: &Indexes, width: u16) -> String {
     let mut text = paragraph(&printable(&answer.says), width);
     if answer.indexes.is_empty() {
-        text.push_str(&paragraph("No index is known.", width));
+        text.push_str(&paragraph("No indexes known.", width));
         return text;
     }
     text.push_str(&answer.table().wrapped(width));
@@ -118,6 +118,6 @@ mod tests {
         crate::reads::read_stream(lines.as_bytes(), "/var/log/nginx/access.log", &mut logs)
             .unwrap();
         insta::assert_snapshot!(reads(&ReadsAnswer::of(&Reads::of_logs(&logs)), 80));
-        assert_eq!(reads(&ReadsAnswer::default(), 80), "No log with requests is known.\n");
+        assert_eq!(reads(&ReadsAnswer::default(), 80), "No access log is being read.\n");
     }
 }

@@ -9,7 +9,7 @@ use crate::{
 /// The runs as text, each with what it leaves out.
 pub(in crate::cli) fn runs(runs: &[RunLine], width: u16) -> String {
     if runs.is_empty() {
-        return "No runs. recliner compact DATABASE begins one.\n".to_owned();
+        return "No runs. Start one with recliner compact DATABASE.\n".to_owned();
     }
     let progress = |run: &RunLine| {
         let waits = run.waits.as_ref().map_or_else(String::new, |why| format!("; waits: {why}"));

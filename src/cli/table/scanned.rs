@@ -223,7 +223,7 @@ pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
         .one_line_each(width);
     let mut text = match shown {
         [] if Waste::of(&plan.snapshot).unmeasured() > 0 => {
-            "Nothing known to reclaim: not every size could be read.\n".to_owned()
+            "No reclaimable space found, but some sizes could not be read.\n".to_owned()
         }
         [] => "Nothing to reclaim.\n".to_owned(),
         _ => format!("Most reclaimable:\n\n{table}"),
@@ -265,7 +265,7 @@ pub(super) fn no_channel_legend(label: &str, words: &BTreeSet<String>, width: u1
     if words.is_empty() {
         return String::new();
     }
-    let means = "no channel's rule takes the target, so recliner leaves it as it is";
+    let means = "no channel takes the target, so recliner does not compact it";
     let means = paragraph(&format!("{label}: {means}"), width);
     let meaning = |word: &String| Some((word.clone(), report::not_taken_meaning(word)?));
     let words = legend(&words.iter().filter_map(meaning).collect(), width);

@@ -11,13 +11,13 @@ pub(in crate::cli) fn scorecard(answer: &Scorecard, width: u16) -> String {
     if let Some((real, advised)) = answer.real.as_ref().zip(answer.advised.as_ref()) {
         text.push_str(&sides(answer, real, advised, width));
         text.push('\n');
-        let note = "What recliner would have done counts its own compactions, and the waste that would be left beside those that really ran.";
+        let note = "The values for recliner count the compactions it would have run, and the waste left after those and the real ones.";
         text.push_str(&paragraph(note, width));
         for (name, line) in [("that really ran", real), ("of recliner", advised)] {
             let count = line.unmeasured_compactions;
             if count > 0 {
                 let says = format!(
-                    "The bytes leave out {count} of the compactions {name}, whose sizes are not known."
+                    "The bytes leave out {count} of the compactions {name}: their sizes are unknown."
                 );
                 text.push_str(&paragraph(&says, width));
             }
@@ -74,8 +74,9 @@ mod tests {
             conflicts: Some(17),
             running: 1,
             incomplete: false,
-            says: "Switch to enforce: it would have meant 11 GiB less waste. This rests on 7 days."
-                .to_owned(),
+            says:
+                "Switch to enforce: that would have meant 11 GiB less waste. This rests on 7 days."
+                    .to_owned(),
         };
         for width in [80, 160] {
             let text = scorecard(&answer, width);

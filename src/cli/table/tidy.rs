@@ -42,7 +42,7 @@ pub(in crate::cli) fn begin(answer: &TidyAnswer, acts: bool, width: u16) -> Stri
         text.push_str(&paragraph(&printable(why), width));
     }
     if answer.has_enough() {
-        text.push_str("Nothing to do: as much is free as --until-free asks for.\n");
+        text.push_str("Nothing to do: the free space already meets --until-free.\n");
         return text;
     }
     text.push_str(&steps(&answer.starts, acts, width));
@@ -59,7 +59,10 @@ pub(in crate::cli) fn begin(answer: &TidyAnswer, acts: bool, width: u16) -> Stri
     text.push_str(&list_left(&left, head, width));
     let headroom = RefusalReason::Headroom.label();
     if answer.starts.is_empty() && answer.left.iter().any(|left| left.reason == headroom) {
-        text.push_str(&paragraph("Nothing fits: every compaction needs more space for a while than may be used. Make room first, or compact on another volume.", width));
+        text.push_str(&paragraph(
+            "Nothing fits: every compaction temporarily needs more space than may be used. Free space first, or compact on another volume.",
+            width,
+        ));
     }
     if let Some(goal) = answer.missed_goal() {
         let ends =
@@ -69,7 +72,7 @@ pub(in crate::cli) fn begin(answer: &TidyAnswer, acts: bool, width: u16) -> Stri
         text.push_str(&paragraph(&says, width));
     }
     if !acts {
-        text.push_str("\nDry run: nothing was changed. Do it by adding --yes.\n");
+        text.push_str("\nDry run: nothing was changed. Add --yes to do it.\n");
     }
     text
 }
@@ -172,8 +175,10 @@ pub(in crate::cli) fn end(answer: &TidyAnswer, width: u16) -> String {
     );
     let early = |why: &str| {
         let runs = match &*done.still_running {
-            [] => "No compaction of it runs any more.".to_owned(),
-            some => format!("CouchDB still compacts {} and finishes that by itself.", listed(some)),
+            [] => "Its compactions have ended.".to_owned(),
+            some => {
+                format!("CouchDB is still compacting {} and will finish by itself.", listed(some))
+            }
         };
         let files = counted(done.left.len() as u64, "file", "files");
         paragraph(&printable(&format!("Stopped early ({why}) with {files} left. {runs}")), width)
@@ -184,13 +189,16 @@ pub(in crate::cli) fn end(answer: &TidyAnswer, width: u16) -> String {
             let is_new = |it: &&Left| !answer.left.iter().any(|old| old.is_same(it));
             list_left(&done.left.iter().filter(is_new).collect::<Vec<_>>(), "Also left:", width)
         }
-        TidyEnd::EnoughFree => "As much is free as --until-free asks for.\n".to_owned(),
+        TidyEnd::EnoughFree => "The free space meets --until-free.\n".to_owned(),
         TidyEnd::TimeUp => early("--max-duration is over"),
         TidyEnd::Interrupted => early("interrupted"),
     });
     done.failed().for_each(|it| text.push_str(&format!("  {}\n", ended(it))));
     if let Some(goal) = answer.missed_goal() {
-        text.push_str(&format!("Less is free than the {} asked for.\n", format_size_short(goal)));
+        text.push_str(&format!(
+            "The free space is less than the {} asked for.\n",
+            format_size_short(goal)
+        ));
     }
     text
 }

@@ -39,7 +39,7 @@ fn count(answer: &TombstonesAnswer) -> String {
 
 fn size(answer: &TombstonesAnswer) -> String {
     let Some(size) = &answer.size else {
-        return "How large they are is unknown: too few could be read.".to_owned();
+        return "Their size is unknown: too few could be read.".to_owned();
     };
     let TombstoneSize {
         from,
@@ -66,7 +66,7 @@ fn size(answer: &TombstonesAnswer) -> String {
         _ => format!("estimated from {read} of them"),
     };
     format!(
-        "Each takes {bytes_each} bytes{}, {how}; {} together {}{}{of}.",
+        "Each takes {bytes_each} bytes{}, {how}; {} in total {}{}{of}.",
         match error_each {
             0 => String::new(),
             error => format!(" ± {error}"),
@@ -86,16 +86,16 @@ fn age(answer: &TombstonesAnswer) -> String {
         None => match (&answer.recorded, answer.keeps_times) {
             (Recorded::Ages(ages), _) => ages.says.clone(),
             (Recorded::Nothing(_) | Recorded::NotAsked, None) => {
-                "How old they are is unknown: the times of changes could not be read.".to_owned()
+                "Their age is unknown: the times of changes could not be read.".to_owned()
             }
             (Recorded::Nothing(asked), Some(_)) => format!(
-                "How old they are is unknown: CouchDB {version} keeps no times of changes, and the recliner at {asked} has no record of this database."
+                "Their age is unknown: CouchDB {version} keeps no times of changes, and the recliner at {asked} has no record of this database."
             ),
             (Recorded::NotAsked, Some(_)) => format!(
-                "How old they are is unknown: CouchDB {version} keeps no times of changes. A running recliner records them: name it with --recliner.url."
+                "Their age is unknown: CouchDB {version} keeps no times of changes. A running recliner records them: name it with --recliner.url."
             ),
         },
-        Some([]) => "How old they are is unknown: CouchDB has recorded no times yet.".to_owned(),
+        Some([]) => "Their age is unknown: CouchDB has recorded no times yet.".to_owned(),
         Some([first, ..]) => format!("The oldest change is from {} or later.", first.from),
     }
 }
@@ -105,21 +105,21 @@ fn slowest(answer: &TombstonesAnswer) -> String {
     let Some(peer) = answer.slowest() else {
         let known = if answer.unknown.is_empty() { "No" } else { "As far as could be read, no" };
         return format!(
-            "{known} replication keeps a checkpoint in it. A client that follows _changes leaves no trace: ask who does."
+            "{known} replication keeps a checkpoint in it. Clients that follow _changes leave no trace: ask your users."
         );
     };
     let seen = peer.last_seen.as_deref().map_or_else(
-        || "it is unknown when it last read".to_owned(),
+        || "the time of its last read is unknown".to_owned(),
         |at| format!("it last read at {at}"),
     );
     match peer.behind {
-        Some(0) => "Everyone with a checkpoint has read every deletion.".to_owned(),
+        Some(0) => "Every reader with a checkpoint has read every deletion.".to_owned(),
         Some(behind) => format!(
             "The slowest reader is {}, {} changes behind; {seen}.",
             peer.name,
             grouped(behind)
         ),
-        None => format!("How far {} has read is unknown; {seen}.", peer.name),
+        None => format!("It is unknown how far {} has read; {seen}.", peer.name),
     }
 }
 
@@ -171,7 +171,7 @@ mod tests {
         let says =
             |facts: &TombstoneFacts| tombstones(&TombstonesAnswer::of(facts, None, &[]), 240);
         let text = says(&facts);
-        assert!(text.contains("No replication keeps a checkpoint in it. A client"), "{text}");
+        assert!(text.contains("No replication keeps a checkpoint in it. Clients"), "{text}");
         facts.problems.push("node b did not answer".to_owned());
         assert!(says(&facts).contains("As far as could be read, no replication"));
     }
@@ -215,8 +215,8 @@ mod tests {
         let text = tombstones(&answer, 240);
         for says in [
             "orders has an unknown number of deleted documents and an unknown number of others.",
-            "How large they are is unknown",
-            "How old they are is unknown: CouchDB 3.5.2 keeps no times of changes.",
+            "Their size is unknown",
+            "Their age is unknown: CouchDB 3.5.2 keeps no times of changes.",
             "The slowest reader is to http://b:1/x/ (d), 2,000 changes behind",
         ] {
             assert!(text.contains(says), "{says}: {text}");

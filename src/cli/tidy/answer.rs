@@ -102,7 +102,7 @@ impl TidyAnswer {
             let problem = problem.map_or_else(String::new, |why| format!(" ({why})"));
             let blind = format_size_short(plan.rules.headroom.blind_limit);
             format!(
-                "Free space is unknown{problem}, so files larger than {blind} are left; --data-dir /opt/couchdb/data reads it, --assume-free 10GiB vouches for it."
+                "Free space is unknown{problem}, so files larger than {blind} are skipped; let recliner read it with --data-dir /opt/couchdb/data, or give it with --assume-free 10GiB."
             )
         };
         Self {

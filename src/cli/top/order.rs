@@ -85,7 +85,7 @@ fn effect_of_waiting(weighed: &Explained) -> Vec<(&'static str, String)> {
     if let Some(request) = weighed.ordered.as_ref().and_then(|ordered| ordered.request.clone()) {
         lines.insert(0, ("sends", request));
     }
-    let no_channel = || "no channel takes it: only by force".to_owned();
+    let no_channel = || "no channel takes it; needs force".to_owned();
     let why = weighed.why.clone().or_else(|| weighed.target.channel.is_none().then(no_channel));
     lines.extend(why.map(|why| ("waits", why)));
     lines
@@ -127,13 +127,15 @@ impl Confirmation {
         }
         if let OrderRequest::Compact(CompactOrder { force, .. }) = self.order.request {
             let force = if force { "yes" } else { "no" };
-            out.push(format!("force   {force}, Tab changes it: even if no channel takes it, or while it is paused"));
+            out.push(format!(
+                "force   {force} (Tab changes it): start it even if no channel takes it, or while it is paused"
+            ));
         }
         out.extend([String::new(), printable(&request.http_request()), String::new()]);
         out.push(match (&self.refused, self.sending) {
             (Some(why), _) => format!("Not allowed: {}. Esc goes back.", printable(why)),
             (None, true) => "Sent; waiting for the answer …".to_owned(),
-            (None, false) => "Enter sends it. Esc leaves it.".to_owned(),
+            (None, false) => "Enter sends it. Esc cancels.".to_owned(),
         });
         out
     }

@@ -155,7 +155,7 @@ fn worst(model: &Model, theme: Theme) -> (String, Style) {
     }
     let wrong = model.answers.wrong();
     match (wrong.as_slice(), model.answers.status.all_clear()) {
-        ([], fine) => (fine.unwrap_or("Nothing is wrong.").to_owned(), theme.good()),
+        ([], fine) => (fine.unwrap_or("No problems.").to_owned(), theme.good()),
         ([one], _) => (printable(one), theme.warn()),
         ([first, more @ ..], _) => {
             let more = counted(more.len() as u64, "more: w", "more: w");
@@ -170,7 +170,7 @@ fn wrong(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
 }
 
 fn jobs(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
-    let empty = "No compaction and no index build runs, as far as the nodes report.";
+    let empty = "The nodes report no running compaction or index build.";
     table::render(&model.listed(), model.list(), empty, theme, area, buffer);
 }
 
@@ -199,7 +199,7 @@ fn queue(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
 }
 
 fn events(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
-    let nothing = "Nothing has happened, as far as the journal knows.";
+    let nothing = "The journal has no events.";
     let empty = model.events.problem.as_deref().map_or_else(|| nothing.to_owned(), printable);
     table::render(&model.listed(), model.list(), &empty, theme, area, buffer);
 }

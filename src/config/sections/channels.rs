@@ -90,7 +90,8 @@ fn keys(priority: PriorityKind) -> Vec<Key<Channel>> {
         "priority" => priority, Live, priority_kind();
         /// How long a wasted byte may remain before rewriting one byte is worth it; channels by rent only; default 24h.
         "horizon" => horizon, Live, duration_between(SECOND, MAX_HORIZON);
-        /// Takes targets with a priority above this; unit and default depend on the priority: 2 for ratio, 512MiB for slack, 1 for rent.
+        /// Takes targets with a priority above this; unit and default depend on the kind of priority: 2 for ratio,
+        /// 512MiB for slack, 1 for rent.
         "min_priority" => min_priority, Live, bound(unit, false);
         /// Takes targets with at most this priority; default infinity.
         "max_priority" => max_priority, Live, bound(unit, true);
@@ -104,13 +105,15 @@ fn keys(priority: PriorityKind) -> Vec<Key<Channel>> {
         "capacity" => capacity, Live, integer(1..=Channel::MAX_CAPACITY);
         /// Maximum number of the channel's compactions on one node at a time, whatever started them; default 1.
         "concurrency" => concurrency, Live, integer(0..=Channel::MAX_CONCURRENCY);
-        /// The channel's mode, unless that of the whole file is more cautious; default enforce.
+        /// The channel's mode, unless the global mode is more cautious; default enforce.
         "mode" => mode, Live, one_of::<Mode>();
-        /// Databases that the channel takes, by patterns; default all.
+        /// Patterns of databases that the channel takes; default all.
         "databases" => databases, Live, names();
-        /// Design documents whose views the channel takes, by patterns such as _design/x; view channels only; default all.
+        /// Patterns of design documents whose views the channel takes, such as _design/x; view channels only; default
+        /// all.
         "designs" => designs, Live, names();
-        /// When the channel may start compactions; default always. A window over midnight belongs to the day on which it opens.
+        /// When the channel may start compactions; default always. A window across midnight belongs to the day on which
+        /// it opens.
         "windows" => windows, Live, list(window::form());
         /// Start only compactions that would end within the window at the measured rate; default false.
         "strict_window" => strict_window, Live, boolean();
@@ -124,7 +127,7 @@ fn channel_name() -> Form<String> {
             return Ok(text.to_owned());
         }
         Err(format!(
-            "found {}, but a channel's name is a small letter, then small letters, digits and _, at most 64, such as big_dbs",
+            "found {}, but a channel's name is a lowercase letter, then lowercase letters, digits and _, at most 64, such as big_dbs",
             quoted(text)
         ))
     };
@@ -261,7 +264,7 @@ fn note_without_effect(channel: &Channel, section: &mut Section<'_, '_>) {
     ] {
         if !has_effect(key, *kind, *priority) {
             let (kind, priority) = (kind.label(), priority.label());
-            let says = format!("no effect in a channel of kind {kind} and priority {priority}");
+            let says = format!("has no effect in a channel of kind {kind} and priority {priority}");
             section.note_key(key, says);
         }
     }

@@ -16,9 +16,9 @@ pub(super) fn form() -> Form<FileSettings> {
     let keys = keys!(in FileSettings {
         /// URLs of CouchDB nodes; one is enough to see the cluster.
         "couchdb.urls" => settings.couchdb.urls, NextSweep, list(couchdb_url());
-        /// The user to log in as; a server admin sees everything.
+        /// The user to log in as; only a server admin sees everything.
         "couchdb.username" => username, NextSweep, text().placed();
-        /// A file that holds the user's password, read again when it changes.
+        /// A file with the user's password, reread when it changes.
         "couchdb.password_file" => password_file, NextSweep, path().placed();
         /// Trusted authorities (default the system's), and a client certificate (default none).
         "couchdb.tls" => settings.couchdb.tls, NextSweep, tls_files(When::NextSweep);
@@ -28,7 +28,7 @@ pub(super) fn form() -> Form<FileSettings> {
         "couchdb.requests_in_flight" => settings.couchdb.requests_in_flight, NextSweep, integer(1..=1_024);
         /// Maximum reads per second, on each node, of shards that CouchDB may have to open; off for no limit.
         "couchdb.cold_reads_per_second" => settings.couchdb.cold_reads_per_second, NextSweep, integer_or_off(1..=1_000_000);
-        /// Nodes' own addresses by name; used once the server there confirms the name.
+        /// Nodes' own addresses by name; used once the server at the address confirms the name.
         "couchdb.nodes" => settings.couchdb.nodes, NextSweep, mapping(node_name(), couchdb_url());
         /// Hosts in node names that may receive the login, such as *.couchdb.svc.cluster.local; any server that answers for such a host gets the password.
         "couchdb.trust_node_hosts" => settings.couchdb.trust_node_hosts, NextSweep, trusted_hosts();

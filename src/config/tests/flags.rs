@@ -95,7 +95,7 @@ fn reports_invalid_flags_together_with_problems_in_file() {
             "--log.level: found \"loud\", expected error, warn, info, debug or trace",
             "--mode: found \"enforced\", expected advise or enforce; did you mean enforce?",
             "--node: found \"b\", expected the name of a node as CouchDB writes it, such as couchdb@couch-a",
-            "--view-index-dir: the view directory is given without the database directory; give --data-dir or files.data_dir too",
+            "--view-index-dir: the view directory is given without the database directory; also give --data-dir or files.data_dir",
             "--web.listen-address: found \"here\", expected an address and a port, such as 127.0.0.1:10984 or :10984",
             "x.yml:1:7: poll: found \"soon\", expected a duration, such as 500ms, 30s, 5m or 1h 30m",
         ]
@@ -139,19 +139,19 @@ fn login_comes_from_flags_then_environment_then_file() {
     assert_eq!(
         messages(&in_env(Some("env"), None), ""),
         [
-            "COUCHDB_USER: there is a user, but no password; give --couchdb.password-file, couchdb.password_file or COUCHDB_PASSWORD"
+            "COUCHDB_USER: a user is given without a password; give --couchdb.password-file, couchdb.password_file or COUCHDB_PASSWORD"
         ]
     );
     assert_eq!(
         messages(&in_env(None, Some("hunter2")), ""),
         [
-            "COUCHDB_PASSWORD: there is a password, but no user; give --couchdb.username, couchdb.username or COUCHDB_USER"
+            "COUCHDB_PASSWORD: a password is given without a user; give --couchdb.username, couchdb.username or COUCHDB_USER"
         ]
     );
     assert_eq!(
         messages(&in_env(Some("a:b"), Some("hunter2")), ""),
         [
-            "COUCHDB_USER: found \"a:b\", but a user name contains no colon and no control character, because a login cannot carry them"
+            "COUCHDB_USER: found \"a:b\", but a user name must not contain a colon or a control character, because HTTP logins cannot carry them"
         ]
     );
 }
@@ -171,7 +171,7 @@ fn refuses_admin_api_on_public_address_without_users() {
     assert_eq!(
         messages(&flags("enforce", ":10984"), ""),
         [
-            "--web.enable-admin-api: anyone who reaches [::]:10984 could start compactions; listen on 127.0.0.1, name users in --web.config.file, or leave out this flag or --mode=enforce"
+            "--web.enable-admin-api: anyone who can reach [::]:10984 could start compactions; listen on 127.0.0.1, define users in --web.config.file, or omit this flag or --mode=enforce"
         ]
     );
 }
@@ -210,16 +210,16 @@ fn refuses_files_that_are_not_utf8_text() {
     };
     assert_eq!(
         load(b"poll: 5s\nmode: \xff\n").unwrap_err(),
-        "x.yml: not UTF-8 text: line 2 holds a byte that is not; save the file as UTF-8"
+        "x.yml: not UTF-8 text: line 2 has an invalid byte; save the file as UTF-8"
     );
     assert_eq!(
         load(&vec![b'#'; MAX_FILE + 1]).unwrap_err(),
-        "x.yml: longer than 1 MiB; no valid configuration is"
+        "x.yml: longer than 1 MiB, the maximum for a configuration"
     );
     assert!(load(&vec![b'#'; MAX_FILE]).is_ok());
     assert_eq!(load("\u{feff}poll: 9s".as_bytes()).unwrap().settings.poll.as_secs(), 9);
     let message = read_file(&data().join("nowhere.yml"), "--config.file").unwrap_err().to_string();
-    assert!(message.contains("nowhere.yml: the configuration cannot be read: "), "{message}");
+    assert!(message.contains("cannot read the configuration named by "), "{message}");
 }
 
 #[test]

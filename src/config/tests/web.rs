@@ -79,8 +79,8 @@ rate_limit: {{burst: 1}}
     .unwrap_err();
     let expected = [
         "dir/web.yml:2:3: tls_server_config: found neither key_file nor key",
-        "dir/web.yml:2:3: tls_server_config.cert_file: found beside cert",
-        "dir/web.yml:4:21: tls_server_config.client_auth_type: found \"RequestClientCert\", with which any",
+        "dir/web.yml:2:3: tls_server_config.cert_file: found together with cert",
+        "dir/web.yml:4:21: tls_server_config.client_auth_type: found \"RequestClientCert\", which would accept any",
         "dir/web.yml:5:3: tls_server_config.client_allowed_sans: recliner cannot check",
         "dir/web.yml:6:16: tls_server_config.min_version: found \"TLS10\", expected TLS12 or TLS13",
         "dir/web.yml:7:19: tls_server_config.cipher_suites[0]: found \"TLS_RSA_WITH_AES_128_CBC_SHA\"",
@@ -103,10 +103,10 @@ rate_limit: {{burst: 1}}
 fn refuses_incomplete_client_certificate_settings() {
     let tls = |more: &str| read(&format!("tls_server_config: {{cert_file: a, key_file: b{more}}}"));
     for (more, says) in [
-        (", client_ca_file: c", "certificates are not asked for"),
-        (", client_auth_type: NoClientCert, client_ca_file: c", "certificates are not asked for"),
-        (", client_auth_type: RequireAndVerifyClientCert", "does not say whose"),
-        (", client_auth_type: VerifyClientCertIfGiven", "does not say whose"),
+        (", client_ca_file: c", "certificates are not requested"),
+        (", client_auth_type: NoClientCert, client_ca_file: c", "certificates are not requested"),
+        (", client_auth_type: RequireAndVerifyClientCert", "client_ca_file is missing"),
+        (", client_auth_type: VerifyClientCertIfGiven", "client_ca_file is missing"),
         (", client_auth_type: Always", "NoClientCert, VerifyClientCertIfGiven or Require"),
         (", min_version: TLS13, max_version: TLS12", "less than min_version"),
     ] {

@@ -100,7 +100,7 @@ fn every_setting_of_the_example_is_read() {
 #[test]
 fn example_reports_the_key_without_effect() {
     let said: Vec<String> = full().findings.iter().map(ToString::to_string).collect();
-    let says = "channels[0].designs: no effect in a channel of kind db and priority ratio";
+    let says = "channels[0].designs: has no effect in a channel of kind db and priority ratio";
     assert!(said.len() == 1 && said.iter().all(|said| said.ends_with(says)), "{said:?}");
 }
 

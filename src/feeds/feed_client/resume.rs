@@ -62,7 +62,7 @@ pub(super) fn resume_seq(
     } else if age > MAX_GAP {
         start_from_now("it was last followed too long ago")
     } else if to - from > MAX_MISSED_ROWS {
-        start_from_now("too many changes since then")
+        start_from_now("there were too many changes since then")
     } else {
         tracing::info!(since = at.rfc3339(), rows = to - from, "_db_updates resumed");
         Some(seq)

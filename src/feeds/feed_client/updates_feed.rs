@@ -248,8 +248,9 @@ impl UpdatesFeed {
     fn apply_lag(&mut self, lag: FeedLag) {
         if lag == FeedLag::Late && self.step == UpdatesStep::Listen {
             self.caught_up = false;
-            self.report.problem =
-                Some("it has more events than are read, so they arrive late".to_owned());
+            self.report.problem = Some(
+                "its events arrive faster than recliner reads them, so they are late".to_owned(),
+            );
         }
     }
 
@@ -353,7 +354,9 @@ impl FeedPace {
         if Instant::now() + BURST >= self.0 {
             return FeedLag::None;
         }
-        tracing::warn!("_db_updates has more events than are read, so they arrive late");
+        tracing::warn!(
+            "_db_updates events arrive faster than recliner reads them, so they are late"
+        );
         time::sleep_until(self.0.checked_sub(BURST).unwrap_or(self.0)).await;
         FeedLag::Late
     }

@@ -29,7 +29,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The maximum number of readers is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} readers wait for events, which is the limit: try again later")]
+#[error("{0} readers wait for events, which is the maximum: try again later")]
 pub struct TooManyReaders(pub usize);
 
 /// Handle for reading the feed; cheap to clone.

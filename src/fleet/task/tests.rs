@@ -170,8 +170,8 @@ async fn malformed_answers_are_refused() {
     for (router, expected) in [
         (says(other), Ok("9.9")),
         (says(long), Err("larger than")),
-        (says(json!({"status": "success", "data": {"version": 7}})), Err("not as recliner does")),
-        (says(json!("<html>")), Err("not as recliner does")),
+        (says(json!({"status": "success", "data": {"version": 7}})), Err("not as a recliner does")),
+        (says(json!("<html>")), Err("not as a recliner does")),
         (Router::new(), Err("404")),
         (
             says(json!({"status": "error", "errorType": "x", "error": "it is stopping"})),

@@ -32,7 +32,7 @@ pub(super) fn between(groups: &[Group], node_channels: &[NodeChannels]) -> Vec<F
             section: section.to_owned(),
             key: key.map(str::to_owned),
             message: format!(
-                "differs between nodes: {}; one recliner.yml serves all its nodes, and this one follows {written}: make the settings equal, or run a recliner for each group with its own nodes",
+                "differs between nodes: {}; this recliner.yml serves all nodes and follows {written}: make the settings equal, or run a separate recliner for each group of nodes",
                 shown.join("; ")
             ),
         });

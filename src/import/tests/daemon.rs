@@ -26,8 +26,8 @@ fn ratio(name: &str, kind: TargetKind, min_priority: f64, min_size: u64) -> Chan
 /// Beginnings of the general remarks that every import with a channel makes.
 const ALWAYS: [&str; 3] = [
     "the daemon never compacts",
-    "the daemon wants twice the live bytes",
-    "the daemon works on one database",
+    "the daemon requires free space of twice the live bytes",
+    "the daemon compacts one database",
 ];
 
 fn own_findings(imported: &Imported) -> Vec<String> {
@@ -56,12 +56,12 @@ fn rules_become_ratio_channels_as_in_migration_guide() {
     assert_eq!(
         finding_texts(&imported.findings),
         [
-            "warning: [compactions]: the daemon never compacts a file without live bytes and always one whose live bytes are unknown; recliner takes the first at the lowest priority and the second never",
-            "note: [compaction_daemon] min_file_size: files of exactly this size count for the daemon, so min_size, which wants more, is one byte less",
-            "note: [compactions]: the daemon wants twice the live bytes free on the volume; recliner's headroom does the same with its own factor",
-            "note: [compactions]: the daemon works on one database of a node at a time, its views after it: set limits.per_node to 1 for that",
-            "note: [compactions] _default: db_fragmentation 70% becomes min_priority 3.3333; the channel takes what is above it, but the daemon rounds, and compacts from 69.5% on, a ratio of 3.2787",
-            "note: [compactions] _default: view_fragmentation 60% becomes min_priority 2.5000; the channel takes what is above it, but the daemon rounds, and compacts from 59.5% on, a ratio of 2.4691",
+            "warning: [compactions]: the daemon never compacts a file without live bytes, and always compacts one whose live bytes are unknown; recliner gives the first kind the lowest priority, and never compacts the second",
+            "note: [compaction_daemon] min_file_size: the daemon includes files of exactly this size, but min_size does not, so it is one byte less",
+            "note: [compactions]: the daemon compacts one database of a node at a time, its views after it: set limits.per_node to 1 to match that",
+            "note: [compactions]: the daemon requires free space of twice the live bytes on the volume; recliner's headroom does the same with its own factor",
+            "note: [compactions] _default: db_fragmentation 70% becomes min_priority 3.3333, above which the channel compacts; the daemon rounds, so it compacts from 69.5% on, a ratio of 3.2787",
+            "note: [compactions] _default: view_fragmentation 60% becomes min_priority 2.5000, above which the channel compacts; the daemon rounds, so it compacts from 59.5% on, a ratio of 2.4691",
         ]
     );
 }
@@ -112,13 +112,13 @@ fn default_channel_excludes_databases_with_own_rules() {
     assert_eq!(
         own_findings(&imported),
         [
-            "warning: [compactions] _default: strict_window made the daemon cancel what still ran when the window closed; that is not possible over HTTP, so recliner does not start what would not end inside the window",
-            "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
-            "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
+            "warning: [compactions] _default: strict_window made the daemon cancel running compactions when the window closed; that is not possible over HTTP, so recliner does not start what would not end inside the window",
+            "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000, above which the channel compacts; the daemon rounds, so it compacts from 49.5% on, a ratio of 1.9802",
+            "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000, above which the channel compacts; the daemon rounds, so it compacts from 49.5% on, a ratio of 1.9802",
             "note: [compactions] my/db: db_fragmentation 150% is never reached, so no channel takes these dbs",
-            "note: [compactions] my/db: view_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
-            "note: [compactions] my_db: db_fragmentation 75% becomes min_priority 4.0000; the channel takes what is above it, but the daemon rounds, and compacts from 74.5% on, a ratio of 3.9216",
-            "note: [compactions] my_db: view_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
+            "note: [compactions] my/db: view_fragmentation 50% becomes min_priority 2.0000, above which the channel compacts; the daemon rounds, so it compacts from 49.5% on, a ratio of 1.9802",
+            "note: [compactions] my_db: db_fragmentation 75% becomes min_priority 4.0000, above which the channel compacts; the daemon rounds, so it compacts from 74.5% on, a ratio of 3.9216",
+            "note: [compactions] my_db: view_fragmentation 50% becomes min_priority 2.0000, above which the channel compacts; the daemon rounds, so it compacts from 49.5% on, a ratio of 1.9802",
         ]
     );
 }
@@ -138,17 +138,17 @@ fn unreadable_rules_are_reported_and_left_out() {
     assert_eq!(
         own_findings(&imported),
         [
-            "warning: [compactions] a: is ignored by the daemon, which cannot read it: from and to come together or not at all",
+            "warning: [compactions] a: is ignored by the daemon, which cannot read it: from and to must be given together",
             "warning: [compactions] b: is ignored by the daemon, which cannot read it: it is not a list",
-            "warning: [compactions] c: is ignored by the daemon, which cannot read it: db_fragmentation is written as in \"70%\", with whole per cents",
-            "warning: [compactions] d: is ignored by the daemon, which cannot read it: db_fragmentation is written as in \"70%\", with whole per cents",
-            "warning: [compactions] e: is ignored by the daemon, which cannot read it: strict_window is true or false without quotes",
+            "warning: [compactions] c: is ignored by the daemon, which cannot read it: db_fragmentation must be a whole percentage, such as \"70%\"",
+            "warning: [compactions] d: is ignored by the daemon, which cannot read it: db_fragmentation must be a whole percentage, such as \"70%\"",
+            "warning: [compactions] e: is ignored by the daemon, which cannot read it: strict_window must be true or false, without quotes",
             "warning: [compactions] f: is ignored by the daemon, which cannot read it: letter 27: a comma or ] is missing",
             "warning: [compactions] g: is ignored by the daemon, which cannot read it: colour is not one of its parameters",
             "warning: [compactions] h: is ignored by the daemon, which cannot read it: it contains something other than pairs",
-            "warning: [compactions] i: is ignored by the daemon, which cannot read it: to is written as in \"20:00\"",
-            "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
-            "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
+            "warning: [compactions] i: is ignored by the daemon, which cannot read it: to must be a time such as \"20:00\"",
+            "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000, above which the channel compacts; the daemon rounds, so it compacts from 49.5% on, a ratio of 1.9802",
+            "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000, above which the channel compacts; the daemon rounds, so it compacts from 49.5% on, a ratio of 1.9802",
         ]
     );
 }
@@ -189,10 +189,10 @@ fn reports_rules_that_no_channel_can_express() {
         own_findings(&imported),
         [
             "impossible: [compaction_daemon] min_file_size: is not an integer, so the daemon crashes at every file: its default of 131072 is assumed",
-            "impossible: [compactions] a: db_fragmentation is left out or 0, so the daemon compacts every db each time, even without waste; the channel takes those with any waste: set db_fragmentation",
-            "impossible: [compactions] a: view_fragmentation 100% would be an infinite min_priority, so no channel is written; the daemon rounds to whole per cents and compacts from a ratio of 200 on: for that, write a channel with min_priority: 199.99",
-            "impossible: [compactions] shards/00000000-7fffffff/x.1: is a rule for one shard; a channel takes whole databases, so this one is left out",
-            "warning: [compactions] _default: is missing, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",
+            "impossible: [compactions] a: db_fragmentation is missing or 0, so the daemon compacts every db each time, even without waste; the channel takes those with any waste: set db_fragmentation",
+            "impossible: [compactions] a: view_fragmentation 100% would be an infinite min_priority, so no channel is written; the daemon rounds to whole per cents and compacts from a ratio of 200 on: to match that, write a channel with min_priority: 199.99",
+            "impossible: [compactions] shards/00000000-7fffffff/x.1: is a rule for one shard; channels take whole databases, so this rule is left out",
+            "warning: [compactions] _default: is missing, so databases without their own rule are not compacted; CouchDB 2.3's default.ini sets it to 70% and 60%: also name that file if it is in use",
         ]
     );
 }
@@ -213,8 +213,8 @@ fn reports_settings_of_the_compaction_daemon() {
             "warning: [compactions] _default: its period never opens: the channel is written with concurrency 0",
             "note: [compaction_daemon] check_interval: has no counterpart in a channel: recliner looks at every scan.interval",
             "note: [compaction_daemon] snooze_period_ms: has no counterpart: recliner paces itself by couchdb.cold_reads_per_second",
-            "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
-            "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000; the channel takes what is above it, but the daemon rounds, and compacts from 49.5% on, a ratio of 1.9802",
+            "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000, above which the channel compacts; the daemon rounds, so it compacts from 49.5% on, a ratio of 1.9802",
+            "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000, above which the channel compacts; the daemon rounds, so it compacts from 49.5% on, a ratio of 1.9802",
         ]
     );
 }
@@ -226,7 +226,7 @@ fn empty_settings_make_no_channel() {
     assert_eq!(
         own_findings(&imported),
         [
-            "warning: [compactions] _default: is missing, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",
+            "warning: [compactions] _default: is missing, so databases without their own rule are not compacted; CouchDB 2.3's default.ini sets it to 70% and 60%: also name that file if it is in use",
         ]
     );
     assert!(matches!(import_daemon(&[], &berlin()), Err(ImportError::NoNodes)));

@@ -18,7 +18,7 @@ fn nodes_with_equivalent_settings_form_one_group() {
         imported.summary(),
         [
             "a (CouchDB 3.5.0), b (CouchDB 3.3.3): 7 channels: ratio_dbs, slack_dbs, upgrade_dbs, ratio_views, slack_views, upgrade_views, index_cleanup",
-            "jobs at once on a node: at most 7; a lower limits.per_node is stricter than CouchDB",
+            "concurrent jobs on a node: at most 7; a lower limits.per_node is stricter than CouchDB",
             "0 impossible, 0 warnings, 9 notes",
         ]
     );
@@ -48,10 +48,10 @@ fn different_settings_are_errors_that_name_nodes() {
     assert_eq!(
         impossible,
         [
-            "impossible: [smoosh.big] (b, c, d, a): differs between nodes: missing on b, c, d; in use on a; one recliner.yml serves all its nodes, and this one follows b, c: make the settings equal, or run a recliner for each group with its own nodes",
-            "impossible: [smoosh.ratio_dbs] min_priority (b, c, a, d): differs between nodes: 3 on b, c; 2 on a, d; one recliner.yml serves all its nodes, and this one follows b, c: make the settings equal, or run a recliner for each group with its own nodes",
-            "impossible: [smoosh.ratio_dbs] window (b, c, a, d): differs between nodes: 20:00:00 to 00:00:00 UTC on b, c; always on a, d; one recliner.yml serves all its nodes, and this one follows b, c: make the settings equal, or run a recliner for each group with its own nodes",
-            "impossible: [smoosh] order of channels (b, c, a, d): differs between nodes: ratio_dbs, slack_dbs, upgrade_dbs, ratio_views, slack_views, upgrade_views, index_cleanup on b, c, a; upgrade_dbs, ratio_dbs, slack_dbs, upgrade_views, ratio_views, slack_views, index_cleanup on d; one recliner.yml serves all its nodes, and this one follows b, c: make the settings equal, or run a recliner for each group with its own nodes",
+            "impossible: [smoosh.big] (b, c, d, a): differs between nodes: missing on b, c, d; in use on a; this recliner.yml serves all nodes and follows b, c: make the settings equal, or run a separate recliner for each group of nodes",
+            "impossible: [smoosh.ratio_dbs] min_priority (b, c, a, d): differs between nodes: 3 on b, c; 2 on a, d; this recliner.yml serves all nodes and follows b, c: make the settings equal, or run a separate recliner for each group of nodes",
+            "impossible: [smoosh.ratio_dbs] window (b, c, a, d): differs between nodes: 20:00:00 to 00:00:00 UTC on b, c; always on a, d; this recliner.yml serves all nodes and follows b, c: make the settings equal, or run a separate recliner for each group of nodes",
+            "impossible: [smoosh] order of channels (b, c, a, d): differs between nodes: ratio_dbs, slack_dbs, upgrade_dbs, ratio_views, slack_views, upgrade_views, index_cleanup on b, c, a; upgrade_dbs, ratio_dbs, slack_dbs, upgrade_views, ratio_views, slack_views, index_cleanup on d; this recliner.yml serves all nodes and follows b, c: make the settings equal, or run a separate recliner for each group of nodes",
         ]
     );
 }
@@ -113,7 +113,7 @@ fn ignored_shards_of_all_nodes_are_merged() {
             "warning: [smoosh.ignore] other (b): is not ignored on a, but recliner will ignore it on all nodes; that makes no difference on nodes without a copy of it",
             "warning: [smoosh.ignore] shards/00000000-7fffffff/x.1 (a): is not ignored on b, but recliner will ignore it on all nodes; that makes no difference on nodes without a copy of it",
             "warning: [smoosh.ignore] shards/80000000-ffffffff/x.1 (b): is not ignored on a, but recliner will ignore it on all nodes; that makes no difference on nodes without a copy of it",
-            "warning: [smoosh.ignore] other (b): names no shard file, so it keeps smoosh only from cleaning up the index files of that database (and from a database that this node alone has): name shards/RANGE/db.SUFFIX to ignore a shard",
+            "warning: [smoosh.ignore] other (b): is not the name of a shard file, so it only stops smoosh from cleaning up that database's index files (and from compacting a database that only this node has): write shards/RANGE/db.SUFFIX to ignore a shard",
         ]
     );
 }

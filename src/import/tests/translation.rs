@@ -21,7 +21,7 @@ fn broken_channel_that_some_databases_skip_is_an_error() {
         "3.5.0",
         "[smoosh.slack_dbs]\nmin_changes = 5\nmin_size = x\n",
         &[
-            "impossible: [smoosh.slack_dbs] min_size: databases with fewer than 5 changes are passed on to upgrade_dbs in spite of the wrong value, which no channel of recliner can express: correct the setting",
+            "impossible: [smoosh.slack_dbs] min_size: despite the wrong value, databases with fewer than 5 changes are passed on to upgrade_dbs; no recliner channel can express this: correct the setting",
         ],
     );
     assert_findings("3.5.0", "[smoosh.slack_dbs]\nmin_size = x\n", &[]);
@@ -50,7 +50,7 @@ fn reports_settings_without_counterpart() {
             "note: [smoosh] compaction_log_level: has no counterpart: set --log.level",
             "note: [smoosh] persist: has no counterpart: recliner always keeps its state",
             "note: [smoosh] staleness: has no counterpart: smoosh scores on writes, recliner at every scan.interval",
-            "note: [smoosh] wait_secs: has no counterpart: it is how long smoosh waits after CouchDB has started",
+            "note: [smoosh] wait_secs: has no counterpart: it is how long smoosh waits after CouchDB starts",
         ],
     );
     assert_findings("3.2.2", "[smoosh]\nwait_secs = x\npersist=true\n", &[]);
@@ -63,8 +63,8 @@ fn reports_how_windows_differ_from_smoosh() {
         "3.5.0",
         "[smoosh.upgrade_dbs]\nfrom = 20:00\nto = 06:00\nstrict_window = true\n",
         &[
-            "warning: [smoosh.upgrade_dbs] strict_window: smoosh suspends running jobs when the window closes; that is not possible over HTTP, so recliner does not start what would not end inside the window: the same targets are queued, but one that needs longer than a whole window never starts",
-            "note: [smoosh.upgrade_dbs] from: the window is UTC; smoosh also starts jobs for up to a minute after each start of CouchDB, and at a window's opening waits for the next write; recliner does neither",
+            "warning: [smoosh.upgrade_dbs] strict_window: smoosh suspends running jobs when the window closes; that is not possible over HTTP, so recliner does not start what would not end inside the window: the same targets are queued, but one that needs more than a whole window never starts",
+            "note: [smoosh.upgrade_dbs] from: the window is in UTC; smoosh also starts jobs for up to a minute after CouchDB starts, and waits for the next write when a window opens; recliner does neither",
         ],
     );
     assert_findings("3.5.0", "[smoosh.upgrade_dbs]\nstrict_window = true\n", &[]);
@@ -76,7 +76,7 @@ fn invalid_channel_names_are_replaced() {
         "3.5.0",
         "[smoosh]\nview_channels = ratio_dbs\n",
         &[
-            "impossible: [smoosh] view_channels: ratio_dbs is listed for more than one kind, which share one queue and one concurrency in smoosh; recliner's channel for the view part is ratio_dbs_views, with its own: use two names in CouchDB",
+            "impossible: [smoosh] view_channels: ratio_dbs is listed for more than one kind; in smoosh these share a queue and concurrency, but recliner's channel for the view part, ratio_dbs_views, has its own: use two names in CouchDB",
         ],
     );
     let imported = import_one("3.5.0", "[smoosh]\nview_channels = ratio_dbs\n");
@@ -124,7 +124,7 @@ fn reports_channels_for_files_without_live_bytes() {
         "3.5.0",
         "[smoosh.upgrade_views]\nmin_priority = infinity\n",
         &[
-            "impossible: [smoosh.upgrade_views] min_priority: files without live bytes are lost here in CouchDB; recliner leaves them to the channels after this one: remove the key",
+            "impossible: [smoosh.upgrade_views] min_priority: CouchDB drops files without live bytes here; recliner leaves them to later channels: remove the key",
         ],
     );
 }
@@ -135,7 +135,7 @@ fn reports_databases_of_which_only_some_shards_are_ignored() {
         "3.5.0",
         "[smoosh.ignore]\nshards/00000000-7fffffff/db.1 = true\nshards/00000000-ffffffff/all.1 = true\n_dbs=true\n",
         &[
-            "warning: [smoosh.ignore]: only some shards of db.1 are named: recliner does not compact those shards, but it compacts all copies of a view at once over HTTP, also those on these shards",
+            "warning: [smoosh.ignore]: only some shards of db.1 are named: recliner does not compact those shards, but HTTP compacts all copies of a view at once, including those on these shards",
         ],
     );
 }

@@ -186,8 +186,8 @@ smoosh.slack_dbs.concurrency = {\"was\": null, \"at\": 1795222434}
     assert_eq!(concurrency("ratio_views"), 0, "not taken over, so 0 stays");
     let findings = translation_findings("3.5.0", ini);
     for line in [
-        "note: [smoosh.ratio_dbs] concurrency: is 0 because a recliner has taken the channel over; the \"4\" from before is used here",
-        "note: [smoosh.slack_dbs] concurrency: is 0 because a recliner has taken the channel over; the key was not set then, so its default is used here",
+        "note: [smoosh.ratio_dbs] concurrency: is 0 because a recliner has taken the channel over; its earlier value \"4\" is used here",
+        "note: [smoosh.slack_dbs] concurrency: is 0 because a recliner has taken the channel over; the key was not set before the takeover, so its default is used here",
     ] {
         assert!(findings.iter().any(|finding| finding == line), "{findings:#?}");
     }

@@ -27,9 +27,9 @@ const KNOWN_TO_PLANS_AFTER: Duration = Duration::from_secs(16);
 
 /// The reason given if the sizes before and after a compaction are not compared.
 pub(super) const OUTGROWN: &str =
-    "so much was written while it ran that its sizes before and after cannot be compared";
+    "so much was written while it ran that the sizes before and after cannot be compared";
 
-const NEVER_RAN: &str = "there is no evidence that it ever ran";
+const NEVER_RAN: &str = "nothing shows that it ever ran";
 
 /// Result of sending a start request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub enum StartRejected {
     #[error("a compaction of it is already running")]
     AlreadyRunning,
     /// An earlier process started a compaction of another copy, and the plan may not know it yet.
-    #[error("an earlier process was compacting another copy of its range")]
+    #[error("another copy of its range was being compacted for an earlier process")]
     OtherCopyAdopted,
     /// The tables do not contain its node or database.
     #[error("its node or database is no longer known")]
@@ -453,9 +453,9 @@ pub(super) fn ending(
             Some(_) => (JobResult::NothingFreed, None),
             None => {
                 let unknown = match (before, after) {
-                    (None, Some(_)) => "its size before is unknown",
-                    (Some(_), None) => "its size after is unknown",
-                    _ => "its sizes are unknown",
+                    (None, Some(_)) => "its size before the job is unknown",
+                    (Some(_), None) => "its size after the job is unknown",
+                    _ => "its sizes before and after the job are unknown",
                 };
                 (JobResult::Unmeasured, Some(unknown.into()))
             }

@@ -80,7 +80,7 @@ fn forecast_is_withheld_until_growth_was_watched_for_two_days() {
     };
     assert_eq!(of(47), Err(Withheld::Watched(Duration::from_secs(47 * HOUR))));
     let why = of(5).unwrap_err().to_string();
-    assert_eq!(why, "growth was watched for 5h, and a forecast needs 2d");
+    assert_eq!(why, "growth was measured for 5h; a forecast needs 2d");
     assert!(of(0).is_err());
     let short = of(48).unwrap();
     assert_eq!(short.reach(), 4 * DAY);

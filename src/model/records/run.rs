@@ -179,7 +179,7 @@ impl Run {
 pub enum RunCommand {
     /// Begin a run.
     Begin(Run),
-    /// Pause a run: its members no longer go first.
+    /// Pause a run: its targets no longer go first.
     Pause(u64, Suspension),
     /// Resume a run, at this moment.
     Resume(u64, Moment),
@@ -191,13 +191,15 @@ pub enum RunCommand {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunRejected {
     /// Too many are open.
-    #[error("{MAX_OPEN_RUNS} runs are open, and no more may be: wait for one, or cancel one")]
+    #[error(
+        "{MAX_OPEN_RUNS} runs are open, which is the maximum: wait for one to end, or cancel one"
+    )]
     TooMany,
     /// A run with the same scope is open.
     #[error("run {0} already compacts {1}")]
     Repeated(u64, RunScope),
     /// No open run has this number.
-    #[error("no open run has the number {0}; recliner runs lists them")]
+    #[error("no open run has the number {0}; recliner runs lists the open ones")]
     Unknown(u64),
 }
 

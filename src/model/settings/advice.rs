@@ -13,7 +13,7 @@ settings! {
     pub struct AdviceSettings {
         /// Advice is given only if it would free at least this many bytes.
         "advice.min_bytes" => min_bytes: u64 = 64 << 20, Live, bytes();
-        /// Share of all files at which waste that no channel takes leads to advice.
+        /// Share of the bytes of all files above which waste that no channel takes leads to advice.
         "advice.untaken_waste" => untaken_waste_percent: f64 = 20.0, Live, percent_from(0);
         /// Share of deleted documents in a database at which removing them is advised.
         "advice.deleted_documents" => deleted_documents_percent: f64 = 50.0, Live, percent_from(1);
@@ -32,18 +32,18 @@ settings! {
         "advice.skewed_range" => skewed_range_factor: f64 = 4.0, Live, number(1.1..=1000.0);
         // A smaller file is compacted within a second and read within a few blocks, so more ranges
         // do not spread any load.
-        /// Live bytes of a shard below which a database has more ranges than it needs.
+        /// Live bytes of a shard below which it counts as small, and its database as having too many ranges.
         "advice.small_shard" => small_shard_bytes: u64 = 1 << 20, Live, bytes();
         // The number of files that CouchDB keeps open on a node by default (`max_dbs_open`).
-        /// Number of shard files that small databases do not need at which fewer ranges are advised.
+        /// Number of unneeded shard files of small databases at which fewer ranges are advised.
         "advice.surplus_shards" => surplus_shards: u64 = 500, Live, count();
         // Copies of a few large shards never divide evenly; a node that is a quarter fuller than
         // the mean needs its next disk months before the others.
-        /// How much more than the mean a node may hold before moves are advised.
+        /// How far above the mean a node may be before moves are advised.
         "advice.unbalanced_node" => unbalanced_node_percent: f64 = 25.0, Live, percent_from(1);
         // A node that just joined or left may have the only copy, or its own version of the shard
         // map.
-        /// How long an orphan and the cluster's members must stay unchanged before setting it aside is advised.
+        /// How long an orphan and the cluster's members must be unchanged before recliner advises setting it aside.
         "advice.orphan_age" => orphan_age: Duration = 7 * DAY, Live, duration(Duration::ZERO);
         // An index as large as its database usually contains whole documents.
         /// Multiple of its database's live bytes above which an index is large.
@@ -56,19 +56,20 @@ settings! {
         // most until its query server is killed.
         /// Time without progress after which an index build has stalled.
         "advice.stalled_build" => stalled_build: Duration = 30 * MINUTE, Live, duration(MINUTE);
-        /// Number of views in one design document at which dividing it is advised.
+        /// Number of views in one design document at which splitting it is advised.
         "advice.views_in_one_design" => views_in_one_design: u64 = 10, Live, count();
         // Reports of a month or of a quarter's end read an index that nobody reads otherwise.
-        /// How long logs of all nodes without a gap must show no read of an index before removing it is advised.
+        /// How long the logs of all nodes, without a gap, must show no reads of an index before removing it is advised.
         "advice.unread_after" => unread_after: Duration = 60 * DAY, Live, duration(7 * DAY);
         // A day has busy and quiet hours, so growth must be measured for a whole day.
         /// How long growth must be measured before advice relies on it.
         "advice.min_watched" => min_watched: Duration = DAY, Live, duration(10 * MINUTE);
         // Delivery of new disks takes weeks.
-        /// A volume that will be full within this time even if compaction keeps up is a warning.
+        /// Warn about a volume that will be full within this time even if compaction keeps up.
         "advice.full_within" => full_within: Duration = 30 * DAY, Live, duration(Duration::ZERO);
         // Moving shards takes days, and a stalled compaction may go unnoticed for a few days.
-        /// A volume that will be full within this time even if compaction keeps up is critical; if only without compaction, it is advice.
+        /// Critical if a volume will be full within this time even if compaction keeps up; if only without compaction,
+        /// it is advice.
         "advice.full_soon" => full_soon: Duration = 7 * DAY, Live, duration(Duration::ZERO);
         // Data written meanwhile adds to the waste.
         /// Advice is given if the waiting compactions would take longer than this.

@@ -1,4 +1,4 @@
-//! Which other recliners are shown together, and how they are reached.
+//! Which other recliners to show together, and how to reach them.
 
 use crate::config_format::{
     When,
@@ -12,20 +12,22 @@ use serde_json::json;
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 settings! {
-    /// Which other recliners are shown together, and how they are reached.
+    /// Which other recliners to show together, and how to reach them.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct FleetSettings {
-        /// URLs of recliners, each for its own cluster; they are only read.
+        /// URLs of recliners of other clusters; they are only read.
         "fleet.urls" => urls: Vec<Address> = Vec::new(), Live, list(url("a recliner", "http://recliner-a:10984"));
-        /// Files that list more, as for Prometheus's file_sd_configs, with * in the last part of a path; read again when they change.
+        /// Files that list more, in the format of Prometheus's file_sd_configs, with * allowed in the last part of a
+        /// path; reread when they change.
         "fleet.file_sd" => file_sd: Vec<PathBuf> = Vec::new(), Live, list(path());
-        /// URLs of such lists, as for Prometheus's http_sd_configs; recliners that only one over http names get no login.
+        /// URLs of such lists, in the format of Prometheus's http_sd_configs; recliners listed only over plain http get
+        /// no login.
         "fleet.http_sd" => http_sd: Vec<ListUrl> = Vec::new(), Live, list(list_url());
         /// How often each one is asked.
         "fleet.interval" => interval: Duration = 30 * SECOND, Live, duration(SECOND);
-        /// The user to log in as at all of them; without it, RECLINER_USER and RECLINER_PASSWORD.
+        /// The user to log in as at all recliners; default RECLINER_USER and RECLINER_PASSWORD.
         "fleet.username" => username: Option<String> = None, Live, text().optional();
-        /// A file that holds the user's password, read at start and at a reload.
+        /// A file with the user's password, read at start and on reload.
         "fleet.password_file" => password_file: Option<PathBuf> = None, Live, path().optional();
         /// Trusted authorities (default the system's), and a client certificate (default none).
         "fleet.tls" => tls: Tls = Tls::default(), Live, tls_files(When::Live);
@@ -99,7 +101,7 @@ impl FleetSettings {
 
 fn check_login(settings: &mut FleetSettings, section: &mut Section<'_, '_>) {
     if settings.username.as_ref().is_some_and(|user| user.contains(':')) {
-        let says = "a user name contains no colon, because a login cannot carry it";
+        let says = "a user name must not contain a colon, because HTTP logins cannot carry it";
         section.refuse_key("username", says);
     }
     for (given, missing) in [("username", "password_file"), ("password_file", "username")] {

@@ -28,13 +28,12 @@ settings! {
         "limits.per_node" => per_node: usize = 2, Live, integer(0..=Channel::MAX_CONCURRENCY);
         /// Maximum compactions at a time in the whole cluster, whatever started them; 0 starts none.
         "limits.cluster" => cluster: usize = 8, Live, integer(0..=1_000_000);
-        /// Maximum size, before compaction, of files whose compaction starts within any hour.
+        /// Maximum total size, before compaction, of files whose compaction starts within any hour.
         "limits.bytes_per_hour" => bytes_per_hour: u64 = 500 * GIB, Live, bytes();
         /// Minimum time between two starts on a node.
         "limits.wait" => wait: Duration = SECOND, Live, duration(Duration::ZERO);
-        /// Maximum share of a node's time in which recliner's compactions run: after they ran for a
-        /// minute, the node rests for a minute at 50%, for three at 25%, not at all at 100%. More than an
-        /// hour counts as an hour.
+        /// Maximum share of a node's time in which recliner's compactions run: after a minute of compaction, the node
+        /// rests for one minute at 50%, three at 25%, none at 100%. More than an hour counts as an hour.
         "limits.duty" => duty_percent: f64 = 50.0, Live, percent_from(1);
         /// Compact only one copy of a shard range at a time.
         "limits.one_copy_of_a_range" => one_copy_of_a_range: bool = true, Live, boolean();
@@ -55,17 +54,17 @@ settings! {
         // Outcomes can raise the factor in use, but never lower it.
         /// The space that a database's compaction may need, as a multiple of its active bytes.
         "headroom.factor" => factor: f64 = 2.2, Live, number(1.0..=100.0);
-        /// Share of each volume that starts must leave free; needs the volume's size.
+        /// Share of each volume that compactions must leave free; needs the volume's size.
         "headroom.keep_free" => keep_free_percent: f64 = 10.0, Live, percent_from(0);
-        /// The largest file that is compacted if free space is unknown.
+        /// The largest file to compact where free space is unknown.
         "headroom.blind_limit" => blind_limit: u64 = GIB, Live, bytes();
-        /// The volumes, and the source of their free space; a volume may have files of several nodes.
+        /// The volumes, with the source of their free space; several nodes may share a volume.
         "headroom.volumes" => volumes: Vec<VolumeSettings> = Vec::new(), Live, list(volumes::form());
     }
 }
 
 settings! {
-    /// How the horizons of channels by rent adapt to what is scarce.
+    /// How the horizons of channels by rent adapt to scarcity.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct RentSettings {
         /// Free share of a volume below which horizons shrink, if the volume's size is known.
@@ -89,16 +88,16 @@ settings! {
     /// When the servers are too busy for more.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Pressure {
-        /// Response time of a small request of recliner's own.
+        /// Response time of a small request that recliner sends.
         "pressure.probe_latency" => probe_latency: Marks<Duration> = Marks { high: 500 * MILLISECOND, low: 200 * MILLISECOND },
             Live, marks(|| duration(MILLISECOND), format_exact);
         /// Erlang processes that wait for a scheduler.
         "pressure.run_queue" => run_queue: Marks<u64> = Marks { high: 64, low: 16 }, Live, counts();
-        /// Changes that internal replication still has to push.
+        /// Changes that internal replication still has to send.
         "pressure.replication_backlog" => replication_backlog: Marks<u64> = Marks { high: 10_000, low: 1_000 }, Live, counts();
-        /// Index builds that run on the node.
+        /// Index builds running on the node.
         "pressure.indexers" => indexers: Marks<u64> = Marks { high: 8, low: 4 }, Live, counts();
-        /// Maximum time for which pressure alone holds starts back.
+        /// Maximum time for which pressure alone prevents starts.
         "pressure.hold_at_most" => hold_at_most: Duration = 6 * HOUR, Live, duration(SECOND);
     }
 }
@@ -134,7 +133,7 @@ settings! {
         "failure.cool_down" => cool_down: Duration = 10 * MINUTE, Live, duration(SECOND);
         /// Maximum pause after failures.
         "failure.cool_down_max" => cool_down_max: Duration = DAY, Live, duration(SECOND);
-        /// Failures in a row after which a target waits for an operator.
+        /// Consecutive failures after which a target waits for an operator.
         "failure.quarantine_after" => quarantine_after: u32 = 5, Live, integer(1..=1_000);
     }
     check = check_failure;
@@ -146,7 +145,7 @@ fn check_failure(failure: &mut FailureSettings, section: &mut Section<'_, '_>) {
     }
     if failure.cool_down > failure.cool_down_max {
         section.refuse(format!(
-            "cool_down is {} and cool_down_max is {}; the longest must not be below the first",
+            "cool_down is {} and cool_down_max is {}; cool_down_max must not be shorter",
             format_exact(failure.cool_down),
             format_exact(failure.cool_down_max)
         ));

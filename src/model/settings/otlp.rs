@@ -8,16 +8,16 @@ use couchdb_client::Address;
 use std::{path::PathBuf, time::Duration};
 
 settings! {
-    /// Where metrics are pushed to over OTLP, besides being scraped.
+    /// Where to push metrics over OTLP, in addition to scraping.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct OtlpSettings {
         /// The receiver's URL for metrics over HTTP; without it, nothing is pushed.
         "otlp.url" => url: Option<Address> = None, Live, url("an OTLP receiver", "http://collector:4318/v1/metrics").optional();
         /// How often all metrics are pushed; Prometheus forgets a series after five minutes.
         "otlp.interval" => interval: Duration = 60 * SECOND, Live, duration_between(SECOND, 240 * SECOND);
-        /// The label cluster of every series, by which the dashboards and alerts tell clusters apart.
+        /// The value of the label cluster of every series, by which dashboards and alerts tell clusters apart.
         "otlp.cluster" => cluster: Option<String> = None, Live, text().optional();
-        /// A file with the value of the header Authorization, such as Bearer and a token; read before each push.
+        /// A file with the value of the Authorization header, such as Bearer and a token; read before each push.
         "otlp.authorization_file" => authorization_file: Option<PathBuf> = None, Live, path().optional();
     }
 }

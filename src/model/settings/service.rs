@@ -9,13 +9,13 @@ use std::{
 /// The HTTP interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebSettings {
-    /// The address on which it listens.
+    /// The address to listen on.
     pub listen_address: SocketAddr,
     /// Users and certificates, in the file format of Prometheus's exporters.
     pub config_file: Option<PathBuf>,
-    /// Whether `/-/reload` and `/-/quit` answer.
+    /// Whether `/-/reload` and `/-/quit` are available.
     pub enable_lifecycle: bool,
-    /// Whether requests may change anything.
+    /// Whether API requests may change anything.
     pub enable_admin_api: bool,
     /// Whether assistants may ask over the Model Context Protocol.
     pub enable_mcp: bool,

@@ -14,7 +14,7 @@ use couchdb_client::Address;
 use std::{collections::BTreeMap, time::Duration};
 
 settings! {
-    /// Limits that several clusters on the same storage share: one recliner, the keeper, divides them.
+    /// Limits that several clusters on the same storage share; one recliner, the keeper, divides them.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct SharedLimits {
         /// URL of the keeper, which this recliner asks for its share; without it, nothing is shared. The login is the fleet's.
@@ -33,11 +33,13 @@ settings! {
     pub struct KeeperSettings {
         /// Maximum compactions at a time in the clusters of all members.
         "jobs" => jobs: usize = Limits::default().cluster, Live, integer(1..=1_000_000);
-        /// Maximum size, before compaction, of files whose compaction starts within any hour in the clusters of all members.
+        /// Maximum total size, before compaction, of files whose compaction starts within any hour in the clusters of
+        /// all members.
         "bytes_per_hour" => bytes_per_hour: u64 = Limits::default().bytes_per_hour, Live, bytes();
-        /// How long a member may use a lease without an answer; a member asks four times in that time.
+        /// How long a member may use a lease without an answer from the keeper; it asks four times in that time.
         "lease" => lease: Duration = 2 * MINUTE, Live, duration_between(5 * SECOND, HOUR);
-        /// The members by name, each with what it may use without an answer, which is always set aside for it.
+        /// The members by name, each with the share always reserved for it, which it may use without an answer from the
+        /// keeper.
         "members" => members: BTreeMap<String, Share> = BTreeMap::new(), Live, mapping(text(), share());
     }
     check = check_keeper;
@@ -56,9 +58,9 @@ fn keeper() -> Form<KeeperSettings> {
 
 fn share() -> Form<Share> {
     let keys = keys!(Share {
-        /// Compactions at a time that the member may run without an answer.
+        /// Compactions at a time that the member may run without an answer from the keeper.
         "jobs" => jobs, Live, integer(0..=Channel::MAX_CONCURRENCY);
-        /// Size of the files whose compaction it may start within any hour without an answer.
+        /// Total size of the files whose compaction it may start within any hour without an answer.
         "bytes_per_hour" => bytes_per_hour, Live, bytes();
     });
     section(keys, |_, _| {}).starting_from(Share::NONE)
@@ -82,14 +84,14 @@ fn check_keeper(keeper: &mut KeeperSettings, section: &mut Section<'_, '_>) {
     }
     if aside.jobs > total.jobs {
         let says = format!(
-            "what is set aside for the members is {} jobs, more than the {} that they share",
+            "the members' reserved shares add up to {} jobs, more than the {} that they share",
             aside.jobs, total.jobs
         );
         section.refuse_value("members", says);
     }
     if aside.bytes_per_hour > total.bytes_per_hour {
         let says = format!(
-            "what is set aside for the members is {} an hour, more than the {} that they share",
+            "the members' reserved shares add up to {} an hour, more than the {} that they share",
             format_size_short(aside.bytes_per_hour),
             format_size_short(total.bytes_per_hour)
         );

@@ -42,7 +42,7 @@ pub enum Free {
         /// Maximum age of the sample.
         max_age: Duration,
     },
-    /// A fixed number of bytes that may be taken as free.
+    /// A fixed number of bytes to count as free.
     Available(u64),
 }
 
@@ -104,21 +104,23 @@ pub(super) fn form() -> Form<VolumeSettings> {
 
 fn check_volume(written: &mut VolumeKeys, section: &mut Section<'_, '_>) {
     if written.nodes.is_empty() {
-        section.refuse("the key nodes is missing or empty; it says whose files are on the volume");
+        section.refuse(
+            "the key nodes is missing or empty; it lists the nodes whose files are on the volume",
+        );
     }
     let has_query = written.prometheus.as_ref().is_some_and(|it| it.size_query.is_some());
     if has_query && written.size.is_some() {
-        section.refuse("found both size and prometheus.size_query; only one of them may say how large the volume is");
+        section.refuse("found both size and prometheus.size_query; give only one of them");
     }
     if written.size.zip(written.available).is_some_and(|(size, available)| available > size) {
-        section.refuse("available is more than size; free space is a part of the volume");
+        section.refuse("available is more than size; it must be at most size");
     }
     let found = match (section.key_at("prometheus"), section.key_at("available")) {
         (Some(_), Some(_)) => "both prometheus and available",
         (None, None) => "neither prometheus nor available",
         (Some(_), None) | (None, Some(_)) => return,
     };
-    section.refuse(format!("found {found}; exactly one of them says what is free"));
+    section.refuse(format!("found {found}; give exactly one of them as the source of free space"));
 }
 
 fn to_volume(written: VolumeKeys) -> Option<VolumeSettings> {

@@ -52,12 +52,13 @@ impl EnforceViews {
 }
 
 settings! {
-    /// How this program and CouchDB's own smoosh share the work.
+    /// How recliner and CouchDB's own smoosh share the work.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Smoosh {
-        /// coexist counts smoosh's compactions; takeover stops its channels while recliner enforces, and restores them after.
+        /// coexist leaves smoosh running and counts its compactions; takeover stops its channels while recliner
+        /// enforces, and restores them afterwards.
         "smoosh.mode" => mode: SmooshMode = SmooshMode::Coexist, Live, one_of();
-        /// The channels of smoosh that a takeover stops.
+        /// The smoosh channels that a takeover stops.
         "smoosh.takeover" => takeover: Vec<String> = ["upgrade_dbs", "ratio_dbs", "slack_dbs"].map(str::to_owned).to_vec(),
             Live, list(text());
     }
@@ -113,13 +114,13 @@ settings! {
         "warmer.incremental_channels" => incremental_channels: usize = 80, Live, integer(0..=10_000);
         /// A build with fewer updates per shard than this is small.
         "warmer.max_incremental_updates" => max_incremental_updates: u64 = 1_000, Live, count();
-        /// Updates since the last build that justify another before the delay is over.
+        /// Updates since the last build that allow another build before the delay is over.
         "warmer.batch_size" => batch_size: u64 = 1, Live, count();
         /// Pause between two builds of an index; also the first pause after a failure.
         "warmer.delay" => delay: Duration = 5 * SECOND, Live, duration(Duration::ZERO);
-        /// How long an ended build is remembered.
+        /// How long a finished build is remembered.
         "warmer.prune_interval" => prune_interval: Duration = MINUTE, Live, duration(SECOND);
-        /// How long an index may lag before recliner builds it; CouchDB's ken or a reader may do so first.
+        /// How long an index may lag before recliner builds it; CouchDB's ken or a reader may build it earlier.
         "warmer.grace" => grace: Duration = 2 * MINUTE, Live, duration(Duration::ZERO);
         /// Databases whose indexes are not built.
         "warmer.ignore" => ignore: NamePatterns = NamePatterns::default(), Live, patterns();
@@ -136,10 +137,11 @@ settings! {
 }
 
 settings! {
-    /// Which access logs tell who reads the indexes.
+    /// Access logs that show who reads the indexes.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ReadsSettings {
-        /// Logs to follow, of CouchDB or of a proxy before it, with rotated files beside them; or named pipes, such as journalctl -f writes to.
+        /// Logs to follow, of CouchDB or of a proxy in front of it, with rotated files beside them; or named pipes, for
+        /// example written by journalctl -f.
         "reads.logs" => logs: Vec<PathBuf> = Vec::new(), Live, list(path());
         /// Whether every client reaches CouchDB through the proxies whose logs are followed here or by sidecars.
         "reads.proxies_see_all" => proxies_see_all: bool = false, Live, boolean();
@@ -147,10 +149,10 @@ settings! {
 }
 
 settings! {
-    /// What reports say besides bytes.
+    /// What reports show in addition to bytes.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct ReportSettings {
-        /// Price of a GiB of disk for a month, in any currency; a report then says what waste costs. Unset, it does not.
+        /// Price of a GiB of disk for a month, in any currency. If set, reports include the cost of waste.
         "report.price_per_gib_month" => price_per_gib_month: Option<f64> = None, Live, number(0.0..=1_000_000.0).optional();
     }
 }
@@ -166,7 +168,7 @@ settings! {
     }
 }
 
-/// Limits on how long and in how many bytes entries are kept; whichever is reached first applies.
+/// Limits on the age and total size of entries; the one reached first applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
     /// Maximum age.

@@ -63,11 +63,12 @@ impl QueryResult {
                 Ok([Series { value: None }]) => Err("its sample is not a number".to_owned()),
                 Err(series) => {
                     let count = series.len();
-                    Err(format!("it returned {count} samples; add labels until one is left"))
+                    Err(format!("it returned {count} samples; add labels until it returns one"))
                 }
             },
             Self::Matrix(_) | Self::String(_) => {
-                Err("it does not return an instant vector; remove the range".to_owned())
+                Err("it does not return an instant vector; remove the range from the query"
+                    .to_owned())
             }
         }
     }

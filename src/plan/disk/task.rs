@@ -337,7 +337,7 @@ impl DiskTask {
             }
             Err(problem) => {
                 if state.problem.as_ref() != Some(&problem) {
-                    tracing::warn!(volume = %spec.name, problem, "free space could not be read");
+                    tracing::warn!(volume = %spec.name, problem, "cannot read free space");
                 }
                 state.problem = Some(problem);
             }
@@ -394,7 +394,7 @@ fn published_volume(state: &VolumeState, now: Moment) -> Volume {
     let fresh = space.filter(|space| space.measured_at.age(now) <= spec.source.max_age());
     let old = || {
         let at = space?.measured_at.rfc3339();
-        Some(format!("the measurement of {at} is too old to rely on"))
+        Some(format!("the last measurement, of {at}, is too old"))
     };
     let late = state.asked_at.is_some_and(|asked| asked.elapsed() > MEASURE_TIMEOUT);
     let late = late.then(|| format!("no answer within {MEASURE_TIMEOUT:?}"));

@@ -17,7 +17,7 @@ pub(crate) struct NodeReading {
     pub latency: Option<Duration>,
     /// Erlang's run queue.
     pub run_queue: Option<u64>,
-    /// Changes that internal replication still has to push.
+    /// Changes that internal replication still has to send.
     pub replication_backlog: Option<u64>,
     /// Whether the node is in maintenance.
     pub maintenance: Option<bool>,

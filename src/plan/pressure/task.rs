@@ -246,7 +246,7 @@ fn log_change(node: &str, change: GateChange, pressure: &limits::Pressure) {
         }
         GateChange::HoldExpired(signal, reads) => {
             let after = duration::format_rounded(pressure.hold_at_most);
-            tracing::warn!(node, signal = signal.label(), reads, %after, "pressure has held back starts for pressure.hold_at_most; compactions start despite it until it has fallen and risen again");
+            tracing::warn!(node, signal = signal.label(), reads, %after, "pressure has held back starts for pressure.hold_at_most; compactions now start despite it, until it has fallen and risen again");
         }
     }
 }

@@ -464,5 +464,6 @@ fn nothing_readable(rights: &BTreeSet<String>) -> String {
     if rights.contains(NO_USER) {
         return NO_USER.to_owned();
     }
-    "the login may read no database: give recliner a server admin's; another can read only databases that a channel's databases.include names in full".to_owned()
+    "the login may not read any database: give recliner the login of a server admin; any other can read only databases that a channel's databases.include names in full"
+        .to_owned()
 }

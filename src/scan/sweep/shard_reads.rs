@@ -74,9 +74,9 @@ impl ShardReads {
             names.push(counted(more as u64, "more database", "more databases"));
         }
         let likely = if self.absent_is_error {
-            "the shard map lists copies that their nodes do not have: files were lost, or a node uses another directory"
+            "the shard map lists copies that are not on their nodes: files were lost, or a node uses another directory"
         } else {
-            "the shard map may be behind a deletion; if the next scan finds them again, files were lost"
+            "the shard map may not show a recent deletion yet; if the next scan finds this again, files were lost"
         };
         let (shards, names) = (shards(), names.join(", "));
         let says = format!(

@@ -74,7 +74,7 @@ fn piece(line: &AdviceLine, now: Moment) -> Markup {
         p.quiet {
             @match (&*line.gain.kind, line.gain.value) {
                 ("bytes", Some(gain)) => { "It would free " (bytes(Some(gain))) ". " }
-                ("seconds", Some(gain)) => { "It would spare " (seconds(Some(gain as f64))) " of a node's work. " }
+                ("seconds", Some(gain)) => { "It would save " (seconds(Some(gain as f64))) " of a node's work. " }
                 ("risk", Some(gain)) => { "At risk: " (bytes(Some(gain))) ". " }
                 _ => {}
             }

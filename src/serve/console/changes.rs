@@ -65,7 +65,7 @@ fn one(volume: &VolumeChanges, now: Moment) -> Markup {
         }
         @if let Some(more) = more { p.quiet { (more) } }
         @if let Some(last) = volume.gaps.last() { p.quiet {
-            "Nothing was watched until " (ago(&last.until, now)) ", since " (ago(&last.from, now))
+            "recliner was not watching from " (ago(&last.from, now)) " until " (ago(&last.until, now))
             @if let more @ 1.. = volume.gaps.len() - 1 { ", and " (counted(more as u64, "time", "times")) " before" }
             ": the changes of that time are included."
         } }

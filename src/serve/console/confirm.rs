@@ -64,7 +64,7 @@ pub(in crate::serve) fn confirmation(asked: &Confirmation) -> Page {
         @if !is_impossible { p { (name(&order.does())) } }
         @if let Some(compaction) = &asked.compaction { (effect(compaction)) }
         @if let Some(run) = &asked.run {
-            @if run.force { p.note { "No channel takes any of it now, so it starts only by force." } }
+            @if run.force { p.note { "No channel takes any of it now, so only force can start it." } }
             (runs::expected(run))
         }
         @if !is_impossible { p.quiet { "The same for a program: " code { (name(&order.http_request())) } } }
@@ -102,8 +102,8 @@ fn effect(AskedCompaction { start, waits, needs_force, .. }: &AskedCompaction) -
     html! {
         @if let Some(start) = start {
             @if let Some(waits) = waits { p.note { (name(&capital(waits))) "." } }
-            @if *needs_force && waits.is_none() { p.note { "No channel takes it, so it starts only by force." } }
-            @if *needs_force && waits.is_some() { p.note { "It starts only by force." } }
+            @if *needs_force && waits.is_none() { p.note { "No channel takes it, so only force can start it." } }
+            @if *needs_force && waits.is_some() { p.note { "Only force can start it." } }
             (request(start))
         }
     }
@@ -128,7 +128,7 @@ pub(in crate::serve) fn done(
             Ok((order, answer)) => {
                 div.banner.fine { @for line in order.says(answer) { p { (name(&line)) } } }
                 details {
-                    summary { "The answer of the API" }
+                    summary { "API response" }
                     pre tabindex="0" { (crate::text::escape::escape_lines(&serde_json::to_string_pretty(answer).unwrap_or_default())) }
                 }
             }

@@ -136,7 +136,7 @@ fn copies(answers: &DatabaseAnswers) -> Markup {
             } }
         } }
         (targets::meanings(&mut answers.targets.iter().map(|it| &it.target)))
-        @if !answers.has_one_node { p.quiet { span.warn { "≠" } " marks a copy whose file is more than half larger than the smallest of its range, and counts of documents that differ at the same last sequence." } }
+        @if !answers.has_one_node { p.quiet { span.warn { "≠" } " marks a copy whose file is more than 1.5 times the smallest of its range, and document counts that differ at the same last sequence." } }
     }
 }
 
@@ -145,7 +145,7 @@ fn short(text: &str) -> String {
     text.parse().map_or_else(|_| text.to_owned(), Range::short)
 }
 
-/// Marks a copy that is more than half larger than its smallest sibling: among the copies of a range, or of a
+/// Marks a copy that is more than 1.5 times its smallest sibling: among the copies of a range, or of a
 /// view's part where each node's file was measured.
 fn differs(group: &[&Target], line: &Target) -> Markup {
     let is_sibling = |it: &&&Target| it.kind == line.kind && it.range == line.range;
@@ -155,7 +155,7 @@ fn differs(group: &[&Target], line: &Target) -> Markup {
         .file_bytes
         .zip(least)
         .is_some_and(|(file, least)| is_exact(line) && file > least + least / 2);
-    html! { @if much { span.warn title="more than half larger than its smallest sibling" { " ≠" } } }
+    html! { @if much { span.warn title="more than 1.5 times its smallest sibling" { " ≠" } } }
 }
 
 /// Whether a target is one file whose size was measured.
@@ -176,6 +176,6 @@ fn documents(
     let differ = line.update_seq.is_some() && others.any(|other| Some(other) != number);
     html! {
         @match number { Some(number) => { (count(number)) } None => { (unknown()) } }
-        @if differ && number.is_some() { span.warn title="a copy of this range with the same last sequence counts differently" { " ≠" } }
+        @if differ && number.is_some() { span.warn title="a copy of this range with the same last sequence has another document count" { " ≠" } }
     }
 }

@@ -25,7 +25,7 @@ pub(in crate::serve) fn databases(given: &Given, found: &Databases, now: Moment)
         @if !found.databases.is_empty() {
             (table("Databases", &found.table(), Some((given, Screen::Databases)), now))
             (turn(given, Screen::Databases, (shown.0, shown.1, found.limit), found.total))
-            p.quiet { "All files count, of documents and of indexes. Growth is expected at the present rate, if nothing is compacted. " i { "Why it stays" } " is about the file with most to reclaim." }
+            p.quiet { "Sizes include documents and indexes. Growth assumes the present rate and no compaction. " i { "Why it stays" } " is about the file with most to reclaim." }
         }
     };
     Page::live(

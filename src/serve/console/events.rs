@@ -20,7 +20,7 @@ pub(in crate::serve) fn events(given: &Given, found: &Result<Events, String>, no
         Ok(found) => html! {
             (list(&found.events.iter().rev().cloned().collect::<Vec<_>>(), now, None))
             @if let Some(older) = older(given, found) { p.turn { a rel="next" href=(older) { "Older →" } } }
-            @if found.more { p.quiet { "There are more since then: choose a later time, or read " a href=(given.link("api/v1/events", &[])) { "all of them as JSON" } "." } }
+            @if found.more { p.quiet { "There are more events: choose a later start, or read " a href=(given.link("api/v1/events", &[])) { "all of them as JSON" } "." } }
         },
     };
     Page::live(

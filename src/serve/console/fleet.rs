@@ -13,7 +13,7 @@ pub(in crate::serve) fn fleet(fleet: &FleetAnswer, now: Moment) -> Page {
         @if !fleet.members.is_empty() {
             (table("Recliners", &fleet.table(), None, now))
             ul { @for says in fleet.reasons() { li { (with_code(&says)) } } }
-            p.quiet { "A name leads to that recliner's own console, where orders are given. Waste is what compactions would free, and unused files. " i { "Full" } " is the first volume's date by its forecast, if compaction keeps up." }
+            p.quiet { "Each name links to that recliner's own console, where you can give orders. Waste is what compactions would free, plus unused files. " i { "Full" } " is the first volume's date by its forecast, if compaction keeps up." }
         }
     };
     Page::live(Screen::Fleet, "Fleet", vec![Part::new("list", list)])

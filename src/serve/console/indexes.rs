@@ -15,7 +15,7 @@ pub(in crate::serve) fn indexes(given: &Given, found: &Result<Indexes, String>) 
         Ok(found) => html! {
             p { (with_code(&found.says)) }
             @for problem in &found.problems { p.note { (with_code(problem)) } }
-            @if found.indexes.is_empty() { p.quiet { "No index is known." } } @else { (still("Indexes", &found.table())) }
+            @if found.indexes.is_empty() { p.quiet { "No indexes known." } } @else { (still("Indexes", &found.table())) }
             @for says in found.repeated() { p.quiet { (name(&says)) } }
             p.quiet {
                 @if found.total > found.indexes.len() { "The " (count(found.indexes.len())) " largest of " (count(found.total)) ". " }

@@ -19,13 +19,13 @@ pub(super) fn panel(xray: &DatabaseXray, is_read: bool, now: Moment) -> Markup {
             p.quiet { "Unknown: neither this recliner nor a sidecar reads the files of its nodes. " a href="docs/files.html" { "Reading files" } }
         } @else {
             (found(xray, now))
-            @if xray.is_running { p { "Its files are being read, at a limited rate. This page shows what is found." } }
+            @if xray.is_running { p { "recliner is reading its files, at a limited rate. This page will show the result." } }
             @else {
                 form method="post" action="database" {
                     input type="hidden" name="name" value=(xray.db);
-                    p.actions { button { @if xray.at.is_some() { "Look again" } @else { "What takes the space?" } } }
+                    p.actions { button { @if xray.at.is_some() { "Look again" } @else { "What uses the space?" } } }
                 }
-                p.quiet { "Reads a part of the trees in its files, at a limited rate, and changes nothing." }
+                p.quiet { "This reads part of the trees in its files, at a limited rate, and changes nothing." }
             }
         }
     }

@@ -35,7 +35,7 @@ pub(in crate::serve) fn jobs(answers: &JobAnswers) -> Page {
             @if points.is_empty() {
                 p.quiet { @if answers.given.is_empty() { "No compaction has known sizes yet." } @else { "No matching compaction has known sizes." } }
             } @else {
-                p.quiet { "Each point is a compaction listed above; on the line the prediction was right." }
+                p.quiet { "Each point is a compaction listed above; on the line, the prediction was right." }
                 (chart::scatter(&points, "predicted and actual sizes after compactions"))
             }
         },
@@ -73,7 +73,7 @@ fn form(answers: &JobAnswers) -> Markup {
 /// A table of running jobs.
 pub(super) fn running(jobs: &Jobs, now: Moment) -> Markup {
     html! {
-        @if jobs.jobs.is_empty() { p.quiet { "No compaction and no index build runs, as far as the nodes report." } } @else {
+        @if jobs.jobs.is_empty() { p.quiet { "The nodes report no running compaction or index build." } } @else {
             (table("Running jobs", &jobs.table(now), None, now))
         }
     }

@@ -239,7 +239,7 @@ fn feeds(status: &Status, now: Moment) -> Markup {
     let shown: Vec<_> = feeds.list.iter().filter(|feed| !is_alone || !feed.absent).collect();
     html! {
         h2 { "Feeds of changes" }
-        @if shown.is_empty() { p.quiet { "No feed is followed: sweeps find the changes." } } @else {
+        @if shown.is_empty() { p.quiet { "recliner follows no feed: sweeps find the changes." } } @else {
             p.quiet {
                 @match &feeds.followed_since { Some(since) => { "Followed without a gap for " (span_since(Some(since), now)) ". " } None => { "Not followed yet. " } }
                 @if let Some(last) = &feeds.last_event { "The last event came " (ago(last, now)) "." }

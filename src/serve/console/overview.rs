@@ -138,7 +138,7 @@ fn full(volume: &VolumeSpaceLine, now: Moment) -> Markup {
             } }
             (None, Some(never)) => { p.quiet { "Full on " (date(never)) " if nothing is compacted; if compaction keeps up, not before " (until) "." } }
             (None, None) if volume.growth_known => { p.quiet { "Not full before " (until) "." } }
-            (None, None) => { p.quiet { "When it is full is not known" @if let Some(why) = &volume.forecast_withheld { ": " (why) } "." } }
+            (None, None) => { p.quiet { "When it will be full is not known" @if let Some(why) = &volume.forecast_withheld { ": " (why) } "." } }
         }
     }
 }
@@ -242,7 +242,7 @@ fn weeks(weeks: &[SimulatedWeek]) -> Markup {
     html! {
         @if !weeks.is_empty() {
             h2 { "The same week under recliner and under smoosh" }
-            p.quiet { "Simulated from the same start with the same writes. smoosh rewrites a file soon after its waste passes a fixed limit, and never looks at what nobody writes to." }
+            p.quiet { "Simulated from the same start with the same writes. smoosh rewrites a file soon after its waste exceeds a fixed limit, and never checks files without writes." }
             div.wide tabindex="0" role="region" aria-label="The same week" { table {
                 thead { tr { th { "by" } th.n.rest { "files compacted" } th.n { "for nothing" } th.n { "wrote" } th.n { "freed" } th.n { "still reclaimable" } th.n.rest { "fullest disk" } } }
                 tbody { @for week in weeks { tr {
@@ -262,7 +262,7 @@ fn scorecard(scorecard: &Scorecard) -> Markup {
         @if let Some(advised) = &scorecard.advised {
             h2 { "Had recliner enforced" }
             p {
-                "In the last week, as far as it advised, recliner would have freed " (format_size_short(advised.freed_bytes))
+                "In the last week, while in advise mode, recliner would have freed " (format_size_short(advised.freed_bytes))
                 " in " (counted(advised.compactions, "compaction", "compactions")) ". " (scorecard.says) " "
                 a href="api/v1/scorecard?since=7d" { "All numbers" }
             }

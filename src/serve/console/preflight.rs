@@ -35,7 +35,7 @@ pub(in crate::serve) fn preflight(
 
 fn form(given: &Given) -> Markup {
     html! {
-        p { "How long a design document's indexes would take to build, how much space they need meanwhile, and whether it fits. Nothing is deployed: recliner only reads the document that the database has now." }
+        p { "How long a design document's indexes would take to build, how much space that needs, and whether it fits. Nothing is deployed: recliner only reads the document that the database has now." }
         form.what-if method="post" action="preflight" {
             div.filter {
                 label { "database" input name="db" required value=(given.get("db")); }
@@ -55,7 +55,7 @@ fn cost(answer: &Preflight) -> Markup {
             p.quiet { (with_code(Preflight::COLUMNS)) }
         }
         (section("What changes", &answer.changes()))
-        (section("What this rests on", &answer.rests_on()))
+        (section("Based on", &answer.rests_on()))
         @if !answer.remedy.is_empty() { h2 { "What to do" } (steps(&answer.remedy)) }
     }
 }
@@ -69,7 +69,7 @@ fn rehearsal(answer: &Rehearsal) -> Markup {
             p.quiet { (with_code(Rehearsal::COLUMNS)) }
         }
         (section("What changes", &answer.changes()))
-        (section("What this rests on", &answer.rests_on()))
+        (section("Based on", &answer.rests_on()))
         (section("To know", &answer.notes))
     }
 }

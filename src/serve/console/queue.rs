@@ -219,7 +219,7 @@ fn refused(answers: &QueueAnswers) -> Markup {
     html! {
         @if !lines.is_empty() {
             h2 { "What waits" }
-            p.quiet { "The best of each queue, those that free most first." }
+            p.quiet { "The top targets of each queue, most reclaimable first." }
             (waiting(lines))
             @if planned.total > lines.len() { p.quiet { (count(planned.total - lines.len())) " more: choose a channel or a reason above to see all of its targets." } }
         }
@@ -240,7 +240,7 @@ pub(super) fn why_not(planned: &Planned) -> Markup {
     let most = groups.first().map_or(1, |group| group.targets);
     html! {
         @if !groups.is_empty() {
-            h3 { @if planned.starts.is_empty() { "Why targets wait" } @else { "Why the rest waits" } }
+            h3 { @if planned.starts.is_empty() { "Why targets wait" } @else { "Why the others wait" } }
             div.wide { table { tbody {
                 @for group in &groups { tr {
                     td.one title=(group.class.meaning()) { a href=(link("targets", &[("class", group.class.label()), ("sort", "reclaimable_bytes")])) { (group.class.words()) } }

@@ -47,9 +47,9 @@ fn sweep(status: &Status, now: Moment) -> Markup {
         h2 { "Sweeps" }
         dl.facts {
             dt { "ended" } dd { (count(sweep.ended)) }
-            dt { "last end" } dd { @match &sweep.last_end { Some(at) => { (ago(at, now)) } None => { (unknown()) } } }
+            dt { "last ended" } dd { @match &sweep.last_end { Some(at) => { (ago(at, now)) } None => { (unknown()) } } }
             dt { "last complete sweep" } dd { @match &sweep.last_success { Some(at) => { (ago(at, now)) } None => { (unknown()) } } }
-            dt { "the last took" } dd { (seconds(sweep.last_duration_seconds)) }
+            dt { "last duration" } dd { (seconds(sweep.last_duration_seconds)) }
             @if let Some(since) = &sweep.running_since { dt { "running for" } dd { (span_since(Some(since), now)) @if let (Some(done), Some(total)) = (sweep.done, sweep.total) { ": " (count(done)) " of " (count(total)) } } }
             dt { "shards read from CouchDB" } dd { (count(sweep.shards.asked)) }
             dt { "unchanged according to their files" } dd { (count(sweep.shards.covered)) }

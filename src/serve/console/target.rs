@@ -68,13 +68,13 @@ fn decision(answers: &TargetAnswers) -> Markup {
                 (_, Some(start), _) => { @if answers.enforces { "It starts now" } @else { "It would start now if recliner enforced" } ", by channel " (name(&start.channel)) "." }
                 (Some(why), _, _) => { (name(&capital(why))) "." }
                 (None, None, Some(channel)) => { "Channel " (name(channel)) " takes it." }
-                (None, None, None) => { "No channel takes it, so nothing compacts it." }
+                (None, None, None) => { "No channel takes it, so recliner does not compact it." }
             }
             @if let Some(since) = target.refusal.as_ref().and_then(|refusal| refusal.since.as_deref()) { " Waiting for " (span_since(Some(since), now)) "." }
         }
         (changes(&answers.explained, now))
         @if let Some(ordered) = ordered { p { "Ordered by " (name(&ordered.by)) "; the order expires " (ago(&ordered.until, now)) "." } }
-        @if let Some(view) = part_of { p { "No request compacts a part alone: the decision is about " a href=(link("target", &[("id", view)])) { "the whole view" } "." } }
+        @if let Some(view) = part_of { p { "CouchDB cannot compact this part alone; see the decision about " a href=(link("target", &[("id", view)])) { "the whole view" } "." } }
         (orders(answers))
     }
 }
@@ -187,9 +187,9 @@ fn measured(explained: &Explained, now: Moment) -> Markup {
         h2 { "What was measured" }
         p.quiet {
             @match &target.measured_at { Some(at) => { "Measured " (ago(at, now)) ". " } None => { "Not measured yet. " } }
-            @if target.copies > 1 { "Bytes are those of all " (target.copies) " files together" @if target.estimated { ": one copy's times their number" } ". " }
+            @if target.copies > 1 { "Bytes are those of all " (target.copies) " files together" @if target.estimated { ", extrapolated from one copy" } ". " }
             @if target.kind == "cleanup" { "A cleanup has no file of its own: it removes index files that nothing uses." }
-            @else if let Some(xray) = explained.xray.as_ref().filter(|_| target.confidence == "xray") { "The prediction comes from looking inside the file " (ago(&xray.measured_at, now)) "." }
+            @else if let Some(xray) = explained.xray.as_ref().filter(|_| target.confidence == "xray") { "The prediction is based on the file's contents, read " (ago(&xray.measured_at, now)) "." }
             @else if target.predicted_bytes.is_some() { "Confidence of the prediction: " (words(&target.confidence)) "." }
         }
         dl.facts {

@@ -32,7 +32,7 @@ pub(in crate::serve) fn what_if(given: &Given, answer: Option<&Result<WhatIf, St
 
 fn forms(given: &Given) -> Markup {
     html! {
-        p { "How much would be wasted, rewritten and free in the coming days under other rules, next to the current rules, smoosh's, and none at all. Files go on growing as they did while recliner watched. Asking changes nothing; a large cluster takes some seconds." }
+        p { "How much would be wasted, rewritten and free in the coming days under other rules, compared with the current rules, smoosh's, and no compaction. Files are assumed to grow as observed. This changes nothing; a large cluster takes some seconds." }
         form.filter method="post" action="what-if" {
             label { "rules" select name="channels" {
                 option value="" { "current rules" }
@@ -44,7 +44,7 @@ fn forms(given: &Given) -> Markup {
         }
         form.what-if method="post" action="what-if" {
             label { "or the rules of a configuration" textarea name="config" rows="10" required spellcheck="false" placeholder="channels: rent" { (given.get("config")) } }
-            p.quiet { "A whole " code { "recliner.yml" } " or a part of it: nodes, mode, channels, ignore, limits, headroom, rent and views count. It is not stored." }
+            p.quiet { "A whole " code { "recliner.yml" } " or a part of it: only nodes, mode, channels, ignore, limits, headroom, rent and views count. It is not stored." }
             div.filter { (days(given)) button { "Forecast" } }
         }
     }
@@ -67,7 +67,7 @@ fn forecast(answer: &WhatIf) -> Markup {
         (still("Rules", &answer.rules()))
         p.quiet { (name(&answer.smoosh.says)) ". " (WhatIf::SMOOSH_AT_ITS_BEST) "." }
         @if answer.outlooks.iter().any(|outlook| outlook.coarse) {
-            p.quiet { "There were too many compactions to decide one by one; wait times are upper bounds." }
+            p.quiet { "There were too many compactions to simulate one by one; wait times are upper bounds." }
         }
         h3 { "What compactions would free, over time" }
         (course(answer, |outlook| &outlook.waste_bytes, "wasted"))

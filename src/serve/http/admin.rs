@@ -56,7 +56,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Start nothing in a scope until it is resumed.",
             json!({ "scope": "node:couchdb@couch-a", "why": "its disk is being replaced" }),
         )
-        .detail("Returns `since`, `by`, `why`, `already`, and how many compactions are still `running` there."),
+        .detail("Returns `since`, `by`, `why`, whether it was suspended `already`, and how many compactions are still `running` there."),
         Route::order::<ResumeOrder, Resumed>(
             "/api/v1/resume",
             "resume",
@@ -103,7 +103,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Begin a sweep now.",
             json!({}),
         )
-        .detail("Returns whether it `begins` at once, or after the running one."),
+        .detail("Returns whether the sweep `begins` at once, or after the running one."),
         Route::order::<FlushOrder, Flushed>(
             "/api/v1/flush",
             "flush",
@@ -208,7 +208,7 @@ fn forbidden(state: &AppState, name: OrderName, refused: OrderRefused) -> ApiErr
     match (name, &refused) {
         (OrderName::Compact | OrderName::Run, OrderRefused::AdminOff) if advises => ApiError {
             why: format!(
-                "{refused}; but in advise mode it compacts nothing: recliner explain prints the requests for a target"
+                "{refused}; in advise mode it then still compacts nothing: recliner explain prints the requests for a target"
             ),
             ..ApiError::from(refused)
         },
@@ -378,7 +378,7 @@ fn known_node(plan: &Plan, name: &str) -> Result<(), ApiError> {
     }
     let names: Vec<&str> = names().collect();
     if names.is_empty() {
-        let why = "not ordered, and nothing starts yet: CouchDB has not named any node";
+        let why = "not ordered: nothing can start yet, because CouchDB has not named any node";
         return Err(ApiError::not_yet(why));
     }
     Err(ApiError::absent(format!("no node is called {name:?}; nodes: {}", names.join(", "))))
@@ -445,7 +445,7 @@ pub(super) fn one_target(plan: &Plan, text: &str) -> Result<(TargetIx, TargetId)
             }
             let ids = all.iter().take(CANDIDATES);
             let candidates = ids.map(|(_, id)| id.to_string()).collect();
-            let why = format!("{text:?} matches {} targets; give the id of one", all.len());
+            let why = format!("{text:?} matches {} targets; give one target's id", all.len());
             Err(ApiError::conflict(why, Conflict::Ambiguous { candidates }))
         }
     }

@@ -21,14 +21,14 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
             advice,
             "Advice about the cluster, the most severe and most valuable first.",
         )
-        .detail("Each piece has its numbers (`evidence`), what it is worth (`gain`), what to type (`remedy`), where to read more (`learn`), and since when. Of each code, the twenty most valuable are listed; `more` counts the rest. Muted pieces are listed and marked. The rules are evaluated once a minute."),
+        .detail("Each has its numbers (`evidence`), what it would gain (`gain`), what to type (`remedy`), where to read more (`learn`), and since when it applies. The twenty most valuable of each code are listed; `more` counts the rest. Muted advice is listed and marked. The rules are evaluated once a minute."),
         Route::read(
             "/api/v1/usage",
             "usage",
             usage,
             "Bytes on disk by database or by design document, the largest first.",
         )
-        .detail("All copies of shards and all files of indexes count. By `design`, documents that share an index are one line."),
+        .detail("All copies of shards and all files of indexes count. By `design`, documents that share an index share a line."),
     ]
 }
 

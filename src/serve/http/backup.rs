@@ -45,7 +45,7 @@ pub(super) fn routes() -> Vec<Route> {
     );
     let file = file
         .errors(ERRORS)
-        .detail("`recliner backup` uses it. 403 without `--web.enable-admin-api`, except over the Unix socket; 409 while another backup is in progress.");
+        .detail("`recliner backup` uses this. 403 without `--web.enable-admin-api`, except over the Unix socket; 409 while another backup is in progress.");
     let answers = |_: &mut Schemas| vec![("application/octet-stream", json!({}))];
     vec![file.described(|operation| Operation { answer: "The file.", answers, ..operation })]
 }

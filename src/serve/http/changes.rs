@@ -28,7 +28,7 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
             "What changed on the disks, by cause: the causes add up exactly.",
         )
         .errors(&[route::BAD, (404, "This recliner keeps no journal, or nothing has this name."), route::BUSY])
-        .detail("For each volume, `after_bytes` - `before_bytes` is the sum of `bytes` of its entries. Where no volume is known, the files of a node stand in its place. Small changes are summed up: such entries have no database, and their number in `others`. Hours are kept for 14 days, days for 400."),
+        .detail("For each volume, `after_bytes` - `before_bytes` is the sum of `bytes` of its entries. If no volume is known, the files of a node replace it. Small changes are summed up: such entries have no database, and their number in `others`. Hours are kept for 14 days, days for 400."),
     ]
 }
 
@@ -68,7 +68,7 @@ pub(super) async fn changes_of(
     let until = query.until.as_deref().map(|text| read("until", text)).transpose();
     let until = until.map_err(ApiError::bad)?;
     if since > now {
-        return Err(ApiError::bad(format!("since: {} has not come yet", since.rfc3339())));
+        return Err(ApiError::bad(format!("since: {} is in the future", since.rfc3339())));
     }
     let by = query.by.map(|Named(by)| by);
     changes_found(state, &ChangesQuery { since, until, by, name: query.name }).await
@@ -87,7 +87,7 @@ pub(super) async fn changes_found(
     let found = changes(&books, &buckets, query);
     if let Some(name) = query.name.as_deref().filter(|name| !is_known(state, name, &found)) {
         return Err(ApiError::absent(format!(
-            "no database, volume or node is called {name:?}, and nothing so called changed"
+            "no database, volume or node is called {name:?}, and no recorded change has this name"
         )));
     }
     let (wasted, now) = (Changes::wasted(&found), state.clock.now());

@@ -104,7 +104,7 @@ const PAGES: [&str; 17] = [
 pub(super) fn first_page_route() -> Vec<Route> {
     let first = get(show).layer(middleware::from_fn(compression::compress));
     vec![Route::page("/", "page", first, "The console's first page.", &[route::BUSY]).detail(
-        "Its other pages, such as `/targets` and `/queue`, are for people and may change; programs use the API, which has everything that these pages show.",
+        "The other pages, such as `/targets` and `/queue`, are for people and may change; programs should use the API, which has everything that these pages show.",
     )]
 }
 

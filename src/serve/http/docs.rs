@@ -182,7 +182,7 @@ pub(super) fn cached(
 fn no_such_page() -> Response {
     let body = html! {
         h1 { "This page is not in the book" }
-        p { "Perhaps the link is from another version of recliner. " a href="./" { "The book begins here" } "." }
+        p { "Perhaps the link is from another version of recliner. " a href="./" { "Start of the book" } "." }
     };
     guard::page(StatusCode::NOT_FOUND, with_frame("not found", None, &body, &[]))
 }

@@ -13,9 +13,9 @@ pub(super) fn routes() -> Vec<Route> {
             "/api/v1/fleet",
             "fleet",
             fleet,
-            "Other recliners, each for its own cluster: those that need a person first.",
+            "The recliners of several clusters, those that need attention first.",
         )
-        .detail("Those that `fleet` names, asked for their status every `fleet.interval`: why each needs a person (`attention`, `says`), version, mode, suspensions, `overview`. Of one that gave no answer, all that is null (`silent_since`)."),
+        .detail("The recliners listed in `fleet`, asked for their status every `fleet.interval`: why each needs attention (`attention`, `says`), version, mode, suspensions, `overview`. If one did not answer, all of these are null (`silent_since`)."),
     ]
 }
 

@@ -10,9 +10,9 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
             "/api/v1/forecasts",
             "forecasts",
             forecasts,
-            "The free space of each volume ahead, and how earlier forecasts did.",
+            "Forecasts of each volume's free space, and how accurate earlier ones were.",
         )
-        .detail("For each volume: the median and the 80 % range after 1, 7 and 30 days, when it is full, and how many of the last 30 forecasts were right within their range. There is none, but the reason, until growth was watched for two days, and none further ahead than twice the time watched. A forecast of each day is kept for 400 days."),
+        .detail("For each volume: the median and the 80 % range after 1, 7 and 30 days, when it is full, and in how many of the last 30 forecasts the outcome was within the range. Until growth has been measured for two days, only the reason is given; no forecast reaches further ahead than twice the time measured. One forecast a day is kept for 400 days."),
     ]
 }
 

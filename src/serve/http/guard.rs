@@ -82,7 +82,7 @@ impl HostCheck {
     fn log(&self, refused: &OrderRefused) {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.len() < MAX_LOGGED && logged.insert(refused.clone()) {
-            tracing::warn!(why = %refused, "refused a request; this is logged once for each Host");
+            tracing::warn!(why = %refused, "refused a request because of its Host header; this is logged once for each Host");
         }
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn routes() -> Vec<Route> {
             "How jobs ended, the newest first.",
         )
         .errors(&[route::BAD, route::ABSENT_OR_NO_JOURNAL, route::BUSY])
-        .detail("Each job has its bytes before, after, predicted and freed, who started and who ordered it, its `result` and why. For jobs that others started, `started_at` is the time their node reports; their size before is null if nothing was read near the start. `next_before` is the `before` of the next page."),
+        .detail("Each job has its bytes before, after, predicted and freed, who started and who ordered it, its `result` and the reason. For jobs that others started, `started_at` is the time that their node reports; their size before is null if nothing was read near the start. `next_before` is the `before` of the next page."),
         Route::read(
             "/api/v1/history/hours",
             "historyByHour",
@@ -65,7 +65,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Events from the journal, the oldest first.",
         )
         .errors(&[route::BAD, route::ABSENT_OR_NO_JOURNAL, route::BUSY])
-        .detail("Continue after `last_seq` or, if there is `more`, after the last event; a `last_seq` below your `since` comes from another journal."),
+        .detail("Continue after `last_seq` or, if there is `more`, after the last event; a `last_seq` below your `since` means that the journal was replaced."),
     ]
 }
 

@@ -95,7 +95,7 @@ pub(super) fn document(operations: &[Operation], channels: &[&str]) -> Value {
         "servers": [{ "url": "/" }],
         "tags": [
             { "name": "read", "description": "What recliner sees and decides." },
-            { "name": "order", "description": "Orders of an operator, by POST; disabled unless a flag allows them." },
+            { "name": "order", "description": "Orders from an operator, by POST; disabled unless a flag allows them." },
             { "name": "probe", "description": "For supervisors, Prometheus and people." },
         ],
         // The empty entry means that a service without users needs no login.
@@ -105,7 +105,7 @@ pub(super) fn document(operations: &[Operation], channels: &[&str]) -> Value {
             "schemas": schemas.definitions(),
             "securitySchemes": {
                 "basic": { "type": "http", "scheme": "basic", "description": "A user of `--web.config.file`." },
-                "certificate": { "type": "mutualTLS", "description": "A client certificate, where `--web.config.file` demands one." },
+                "certificate": { "type": "mutualTLS", "description": "A client certificate, if `--web.config.file` requires one." },
             },
         },
     })
@@ -181,7 +181,10 @@ impl Operation {
         if !self.is_open {
             for (code, description) in [
                 (401, "The service has users, and the request has no valid login."),
-                (429, "Too many passwords from this address wait to be checked. Try again later."),
+                (
+                    429,
+                    "Too many passwords from this address are waiting to be checked. Try again later.",
+                ),
             ] {
                 let text = json!({ TEXT: { "schema": { "type": "string" } } });
                 let response = json!({ "description": description, "content": text });

@@ -149,7 +149,7 @@ pub enum Denied {
     Failed(String),
     /// The state of the previous process is not loaded yet, and the order would change it. No part
     /// of the order is carried out.
-    #[error("not ordered, and nothing starts yet: {0}")]
+    #[error("not ordered: nothing can start yet, because {0}")]
     NotLoaded(JournalFailure),
     /// No task of this process handles such orders.
     #[error("{0}")]

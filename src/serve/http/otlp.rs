@@ -123,8 +123,10 @@ impl OtlpPush {
             }
             if last.as_ref() != Some(&pushed) {
                 match &pushed {
-                    Ok(()) => tracing::info!(%url, "the metrics are pushed over OTLP"),
-                    Err(why) => tracing::warn!(%url, why, "the metrics were not taken over OTLP"),
+                    Ok(()) => tracing::info!(%url, "metrics are pushed over OTLP"),
+                    Err(why) => {
+                        tracing::warn!(%url, why, "the OTLP receiver did not accept the metrics")
+                    }
                 }
             }
             last = Some(pushed);

@@ -36,14 +36,17 @@ pub(super) fn routes() -> Vec<Route> {
         route::NO_DATABASE,
         route::LATE_BODY,
         route::WRONG_TYPE,
-        (503, "recliner is stopping, the first sweep has not ended, or too many ask. Try again."),
+        (
+            503,
+            "recliner is stopping, the first sweep has not ended, or there are too many requests. Try again.",
+        ),
     ];
     vec![
         Route::read(
             "/api/v1/builds",
             "builds",
             builds,
-            "How fast CouchDB built view indexes, which predicted times rest on.",
+            "How fast CouchDB built view indexes; predicted times are based on this.",
         ),
         Route::question::<PreflightQuestion, _, _>(
             ("/api/v1/preflight", "preflight"),
@@ -59,7 +62,7 @@ pub(super) fn routes() -> Vec<Route> {
             }),
         )
         .errors(ERRORS)
-        .detail("For anyone who may read: recliner reads the current document of this id, and asks CouchDB nothing else. The answer says which views change and what is built (`build`), the size of the new index and the duration of its build as ranges, what each node needs besides existing files (`peak_bytes`) and whether it fits (`verdict`), what that is based on, and what to do afterwards."),
+        .detail("Needs only read access: recliner reads the current document with this id, and nothing else from CouchDB. The answer says which views change and what is built (`build`), the size of the new index and the duration of its build as ranges, what each node needs besides existing files (`peak_bytes`) and whether it fits (`verdict`), what that is based on, and what to do afterwards."),
         Route::question::<RehearsalQuestion, _, _>(
             ("/api/v1/rehearsal", "rehearsal"),
             (|limits| &limits.preflights, MAX_BODY),
@@ -74,7 +77,7 @@ pub(super) fn routes() -> Vec<Route> {
             }),
         )
         .errors(ERRORS)
-        .detail("As `preflight`, for all documents of a deployment: recliner reads the database's current design documents, says which are new, changed, renamed or unchanged, and what is built in which order, with the peak of each step and of all at once (`steps`, `together`)."),
+        .detail("Like `preflight`, for all documents of a deployment: recliner reads the database's current design documents, says which are new, changed, renamed or unchanged, and what is built in which order, with the peak space of each step and of all at once (`steps`, `together`)."),
     ]
 }
 

@@ -23,7 +23,7 @@ pub(super) fn routes() -> Vec<Route> {
         (500, "The new configuration is invalid; the old one stays in force."),
         route::NOT_TRIED,
     ];
-    const NOT_READY: &[(u16, &str)] = &[(503, "Not ready, and why.")];
+    const NOT_READY: &[(u16, &str)] = &[(503, "Not ready, with the reason.")];
     let open = |operation| Operation { is_open: true, ..operation };
     let of_order = |operation| Operation { method: "post", tag: "order", ..operation };
     let flag = "403 without `--web.enable-lifecycle`.";
@@ -33,7 +33,7 @@ pub(super) fn routes() -> Vec<Route> {
             .detail("200 while the process responds."),
         Route::plain("/-/ready", "ready", get(ready), "Whether the first sweep has ended.", NOT_READY)
             .described(open)
-            .detail("200 after the first sweep over the nodes that answer, otherwise 503 with the reason; also 503 while the journal belongs to another cluster."),
+            .detail("200 after the first sweep over all nodes that answer, otherwise 503 with the reason; also 503 while the journal belongs to another cluster."),
         Route::plain("/-/reload", "reload", post(reload), "Read the configuration again.", RELOAD)
             .described(of_order)
             .detail(flag),

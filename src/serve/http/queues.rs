@@ -26,19 +26,19 @@ pub(super) fn routes() -> Vec<Route> {
             queue,
             "Queues and their waiting targets, highest priority first.",
         )
-        .detail("Each queue has its size, capacity, reclaimable bytes and targets. `limits` has each limit and how much of it compactions use, whatever started them, including each channel's `concurrency`; `duty`, the nodes that work or rest under `limits.duty`; `windows`, for each channel, the hours of the current week (UTC, from Monday) in which it may start anything."),
+        .detail("Each queue has its size, capacity, reclaimable bytes and targets. `limits` has each limit, including each channel's `concurrency`, and how much of it compactions use, whatever started them; `duty`, the nodes that compact or rest under `limits.duty`; `windows`, for each channel, the hours of the current week (UTC, from Monday) in which it may start anything."),
         Route::read(
             "/api/v1/plan",
             "plan",
             plan,
-            "What would start now, with the exact requests, and why the rest would not.",
+            "What would start now, with the exact requests, and why other targets would not.",
         )
         .detail("For each queue, the number of refused targets by reason; closed gates; `suspensions` as in `status`; waiting `orders`; `builds` of indexes; and, page by page, the refused targets with the reason in a sentence."),
         Route::read(
             "/api/v1/runs",
             "runs",
             runs,
-            "How far runs are, and how the last ended.",
+            "The progress of runs, and how the last ones ended.",
         ),
     ]
 }

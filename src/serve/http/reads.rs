@@ -19,7 +19,7 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
             "/api/v1/indexes",
             "indexes",
             indexes,
-            "View and search indexes with what they take, what building them costs, and who reads them.",
+            "View and search indexes: their size, the cost of building them, and who reads them.",
         )
         .errors(&[route::BAD, route::BUSY])
         .detail("Reads are known where access logs are followed (`reads.logs`, here or on sidecars). Logs do not say which index a Mango query used, so it counts as a read of every Mango index of its database."),

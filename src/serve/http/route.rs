@@ -90,7 +90,7 @@ pub(super) const NOT_TRIED: (u16, &str) = (
     "The order was not carried out, or did not finish in time. With `Retry-After`, it had no effect: send it again.",
 );
 pub(super) const FORBIDDEN: (u16, &str) =
-    (403, "Such orders are disabled, or the request may come from a page of another site.");
+    (403, "Such orders are disabled, or the request may come from another site's page.");
 pub(super) const WRONG_TYPE: (u16, &str) = (415, "The body is not of type application/json.");
 
 /// The error statuses of every order.
@@ -105,9 +105,9 @@ const ORDER: &[(u16, &str)] = &[
     NOT_TRIED,
 ];
 
-pub(super) const FOREIGN: (u16, &str) = (403, "The request may come from a page of another site.");
+pub(super) const FOREIGN: (u16, &str) = (403, "The request may come from another site's page.");
 pub(super) const LATE_BODY: (u16, &str) =
-    (408, "The body did not arrive within 10 seconds; within one, while many others ask.");
+    (408, "The body did not arrive within 10 seconds, or within one second under load.");
 
 impl Route {
     /// A GET route of the API; the types of its query and of its data are those of the handler.
@@ -193,7 +193,7 @@ impl Route {
         summary: &'static str,
         example: Value,
     ) -> Self {
-        let answer = "The order was carried out, or is under way.";
+        let answer = "The order was carried out, or is in progress.";
         Self::post::<B, A>(path, id, handler, summary, example).described(|operation| Operation {
             tag: "order",
             answer,
@@ -283,9 +283,9 @@ pub(super) fn no_route(uri: &Uri, known: &str) -> Response {
 /// The response to a wrong method: reads accept GET and HEAD, orders POST.
 pub(super) async fn wrong_method(method: Method) -> Response {
     let why = if method == Method::GET || method == Method::HEAD {
-        "this is an order or a question: send it by POST, with a JSON body".to_owned()
+        "this route needs POST, with a JSON body".to_owned()
     } else {
-        format!("{method} is not supported: use GET or HEAD; only orders and questions use POST")
+        format!("{method} is not supported here: use GET or HEAD")
     };
     ApiError::wrong_method(why).into_response()
 }

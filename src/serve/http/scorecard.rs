@@ -12,7 +12,7 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
             "/api/v1/scorecard",
             "scorecard",
             scorecard,
-            "What recliner would have done while it only advised, compared with what happened.",
+            "What recliner would have done in advise mode, compared with what happened.",
         )
         .detail("Two sides, `real` and `advised`: mean and peak waste, bytes freed and written, compactions, and peak extra space; `conflicts` with other programs' compactions; the seconds covered and missing; and `says`, whether to switch to enforce. Null if nothing is known."),
     ]

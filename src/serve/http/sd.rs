@@ -28,15 +28,15 @@ pub(super) fn routes() -> Vec<Route> {
         "/sd",
         "serviceDiscovery",
         get(discovery),
-        "CouchDB's nodes for Prometheus's service discovery.",
+        "CouchDB's nodes, for Prometheus's service discovery.",
         &[(503, "The first sweep has not ended.")],
     );
     let answers = |schemas: &mut Schemas| vec![(JSON, schemas.written::<Vec<TargetGroup>>())];
-    let answer = "Every node whose own address is known.";
+    let answer = "Every node whose direct address is known.";
     let nodes = nodes.described(|operation| Operation { answer, answers, ..operation });
     vec![
         nodes.detail(
-            "Each node's own address, with its name; 503 before the first sweep has ended.",
+            "Each node's direct address, with its name; 503 before the first sweep has ended.",
         ),
     ]
 }

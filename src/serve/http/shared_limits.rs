@@ -40,7 +40,7 @@ pub(super) fn routes() -> Vec<Route> {
                 "wanted": { "jobs": 8, "bytes_per_hour": 536_870_912_000_u64 },
             }),
         )
-        .detail("Recliners ask this themselves. Returns the lease, how long it lasts from the request on, and what may be used without one. Refused with 409 if another process uses the name."),
+        .detail("Member recliners call this. Returns the lease, how long it lasts from the request on, and what may be used without one. Refused with 409 if another process uses the name."),
     ]
 }
 

@@ -38,7 +38,7 @@ pub enum SocketError {
     )]
     Held(PathBuf),
     /// A file that is not a socket has the path.
-    #[error("{} exists and is not a socket: move it away, or {REMEDY}", .0.display())]
+    #[error("{} exists but is not a socket: move it away, or {REMEDY}", .0.display())]
     NoSocket(PathBuf),
     /// The system refused an operation.
     #[error("cannot listen on the Unix socket {}: {why}; {REMEDY}", .path.display())]
@@ -103,7 +103,7 @@ impl AdminSocket {
             }
             tracing::warn!(
                 uid = peer.uid(),
-                "refused a connection of another user over the Unix socket"
+                "refused another user's connection over the Unix socket"
             );
         }
     }
@@ -114,7 +114,7 @@ impl Drop for AdminSocket {
         let own = fs::symlink_metadata(&self.path)
             .is_ok_and(|file| (file.dev(), file.ino()) == self.file);
         if own && let Err(why) = fs::remove_file(&self.path) {
-            tracing::debug!(%why, "could not remove the Unix socket's file");
+            tracing::debug!(%why, "could not remove the file of the Unix socket");
         }
     }
 }
@@ -195,7 +195,7 @@ mod tests {
         let path = dir.path().join("admin.sock");
         fs::write(&path, "kept").unwrap();
         let error = AdminSocket::open(&path).await.unwrap_err().to_string();
-        assert!(error.contains("exists and is not a socket"), "{error}");
+        assert!(error.contains("exists but is not a socket"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"kept");
         let nowhere = dir.path().join("no/admin.sock");
         let error = AdminSocket::open(&nowhere).await.unwrap_err().to_string();

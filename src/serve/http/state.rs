@@ -69,7 +69,7 @@ impl ProcessInfo {
                 "A simulated cluster: no data is real, nothing else is touched. Mode enforce: recliner compacts."
             }
             Mode::Advise => {
-                "A simulated cluster: no data is real, nothing else is touched. Mode advise: recliner starts nothing; the simulated smoosh compacts what is written to."
+                "A simulated cluster: no data is real, nothing else is touched. Mode advise: recliner starts nothing; the simulated smoosh compacts files after writes."
             }
         })
     }

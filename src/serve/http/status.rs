@@ -35,21 +35,21 @@ pub(super) fn routes() -> Vec<Route> {
             status,
             "The state of recliner: what it sees, and what it cannot read.",
         )
-        .detail("Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, sidecars (`peers`), limits that clusters share (`shared_limits`), what could not be read, missing rights, why the journal cannot be used (`journal_problem`), and `suspensions`: `scope`, `since`, `by`, `why`, and a sentence (`says`). `overview`: bytes, waste, when a volume is full, last night (12 hours), the worst advice."),
+        .detail("Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, sidecars (`peers`), limits that clusters share (`shared_limits`), what could not be read, missing rights, why the journal cannot be used (`journal_problem`), and `suspensions`: `scope`, `since`, `by`, `why`, and a sentence (`says`). `overview`: bytes, waste, when a volume will be full, the last 12 hours, the worst advice."),
         Route::read(
             "/api/v1/space",
             "space",
             space,
             "Bytes of the whole cluster, and the used and free space of each volume.",
         )
-        .detail("All copies count. Reclaimable bytes are predicted; a volume's live, reclaimable and unused bytes are null if a node has several volumes. `full_at` is when a volume is full by the forecast if compaction keeps up, with a range of 80 %, `full_uncompacted_at` if nothing is compacted. `nodes_without_space` are the nodes whose free space is unknown. `usage` lists which databases the bytes belong to."),
+        .detail("All copies count. Reclaimable bytes are predicted; a volume's live, reclaimable and unused bytes are null if a node has several volumes. `full_at` is when the forecast says that a volume will be full if compaction keeps up, with an 80 % range; `full_uncompacted_at`, if nothing is compacted. `nodes_without_space` are the nodes whose free space is unknown. `usage` lists which databases the bytes belong to."),
         Route::read(
             "/api/v1/jobs",
             "jobs",
             jobs,
             "Running compactions and index builds, whatever started them.",
         )
-        .detail("Each job has its phase, progress, start, the time of the last reported progress, and the bytes that it may still need; `nodes` says when each was last asked."),
+        .detail("Each job has its phase, progress, start, the time of the last reported progress, and the bytes that it may still need; `nodes` says when each node was last asked."),
         Route::read(
             "/api/v1/config",
             "config",

@@ -33,7 +33,7 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
             "What happened since a time and what needs attention, as a report to send.",
         )
         .errors(&[route::BAD, route::NO_JOURNAL, route::BUSY])
-        .detail("Every number is that of the route that its field names. `recliner report` makes a page or Markdown of it."),
+        .detail("Every number comes from the route that its field names. `recliner report` turns it into a page or Markdown."),
     ]
 }
 

@@ -84,7 +84,7 @@ async fn waited(
     time::timeout(MAX_WAIT, permit).await.unwrap_or_else(|_| {
         let seconds = MAX_WAIT.as_secs();
         let why = format!(
-            "this question waited {seconds} s for its turn in vain (in progress: {others}); ask again later"
+            "this request waited {seconds} s for its turn (in progress: {others}); try again later"
         );
         Err(ApiError::again_after(MAX_WAIT, why))
     })
@@ -180,7 +180,7 @@ mod tests {
         let second = limits.place().await.ok().unwrap();
         let refused = second.turn().await.err().unwrap();
         assert!(
-            refused.why.contains("waited 30 s for its turn in vain (in progress: 1)"),
+            refused.why.contains("waited 30 s for its turn (in progress: 1)"),
             "{}",
             refused.why
         );

@@ -77,7 +77,7 @@ fn parameters(_: &mut Schemas) -> Vec<Value> {
         ),
         parameter(
             "timeout",
-            "Milliseconds without an event after which the answer ends, a minute at most.",
+            "Milliseconds without an event after which the answer ends, at most a minute.",
             text(WHOLE),
         ),
     ]

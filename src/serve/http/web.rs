@@ -150,7 +150,7 @@ impl WatchedFile {
             Err(why) => {
                 tracing::error!(
                     why,
-                    "the changed web configuration file is not used; the old one stays active"
+                    "the changed web configuration file is invalid; the old one stays active"
                 );
                 (Arc::clone(&loaded.active), Some(why.into()))
             }

@@ -51,20 +51,23 @@ pub(super) fn routes() -> Vec<Route> {
         (400, "The body or the proposed configuration is invalid."),
         route::FOREIGN,
         route::LATE_BODY,
-        (409, "No file was watched for ten minutes yet, so no growth is known."),
+        (409, "No file has been watched for ten minutes yet, so growth is unknown."),
         route::WRONG_TYPE,
-        (503, "recliner is stopping, too many ask, or the answer would take too long."),
+        (
+            503,
+            "recliner is stopping, there are too many requests, or the answer would take too long.",
+        ),
     ];
     vec![
         Route::question::<WhatIfQuestion, _, _>(
             ("/api/v1/what-if", "whatIf"),
             (|limits| &limits.forecasts, MAX_BODY),
             what_if,
-            "A forecast under several sets of rules, days ahead.",
+            "A forecast of the next days under several sets of rules.",
             json!({ "days": 7, "channels": "rent" }),
         )
         .errors(ERRORS)
-        .detail("For each of `nothing` (no compaction), `smoosh` (with the cluster's settings, or CouchDB's defaults: the field `smoosh` says which), `in force`, and `proposed`: mean and peak waste, bytes written and compactions per day, the longest wait, what stays undone and why, and over time the waste, the files and each volume's free space, with the date on which it is full by the forecast, and its range. Sizes continue to grow at the observed rate; 409 until a file was watched for ten minutes. A million targets take many seconds, and requests run one at a time: after 30 seconds without a turn, one is refused with `Retry-After`. A forecast ends after five minutes, or when its client leaves. With `channels` `smoosh-as-rent`, `as_rent` has channels by rent whose horizons keep the mean waste of smoosh, as `import smoosh --as rent` prints them."),
+        .detail("For each of `nothing` (no compaction), `smoosh` (with the cluster's settings, or CouchDB's defaults: the field `smoosh` says which), `in force`, and `proposed`: mean and peak waste, bytes written and compactions per day, the longest wait, what is not compacted and why, and over time the waste, the files and each volume's free space, with the date on which the forecast says it will be full, and its range. Sizes continue to grow at the observed rate; 409 until a file has been watched for ten minutes. A million targets take many seconds, and requests run one at a time: one that waits longer than 30 seconds is refused with `Retry-After`. A forecast ends after five minutes, or when its client disconnects. With `channels` `smoosh-as-rent`, `as_rent` has channels by rent whose horizons keep the mean waste of smoosh, as `import smoosh --as rent` prints them."),
     ]
 }
 
@@ -289,7 +292,7 @@ fn unknown_node(proposed: &Settings, known: &[&str]) -> Option<String> {
     let mut named = served.chain(addresses).chain(on_volumes);
     let (key, node) = named.find(|(_, node)| !known.contains(node))?;
     Some(format!(
-        "{key}: {node} is not in this cluster ({}); correct `{key}`, or point --recliner.url at the recliner that serves {node}",
+        "{key}: {node} is not in this cluster ({}); correct `{key}`, or set --recliner.url to the recliner that serves {node}",
         known.join(", ")
     ))
 }
@@ -398,7 +401,7 @@ mod tests {
             ),
         ] {
             let says = format!(
-                "{key}: couchdb@x is not in this cluster (couchdb@a, couchdb@b); correct `{key}`, or point --recliner.url at the recliner that serves couchdb@x"
+                "{key}: couchdb@x is not in this cluster (couchdb@a, couchdb@b); correct `{key}`, or set --recliner.url to the recliner that serves couchdb@x"
             );
             assert_eq!(refused(text), Some(says));
         }

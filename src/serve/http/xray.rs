@@ -28,20 +28,23 @@ pub(super) fn routes() -> Vec<Route> {
         route::NO_DATABASE,
         route::LATE_BODY,
         route::WRONG_TYPE,
-        (503, "recliner is stopping, or other databases wait for their X-rays. Try again."),
+        (
+            503,
+            "recliner is stopping, or too many databases are waiting for their X-rays. Try again.",
+        ),
     ];
     vec![
-        Route::read("/api/v1/xray", "xray", xray, "What the bytes of a database's files were when they were last read.")
+        Route::read("/api/v1/xray", "xray", xray, "What the bytes of a database's files consisted of when they were last read.")
             .errors(&[route::BAD, route::NO_DATABASE, route::BUSY]),
         Route::question::<XrayQuestion, _, _>(
             ("/api/v1/xray", "beginXray"),
             (|limits| &limits.preflights, MAX_BODY),
             begin,
-            "Begins to read a database's files, unless it was done in the last minute.",
+            "Start reading a database's files, unless they were read in the last minute.",
             json!({ "db": "orders" }),
         )
         .errors(ERRORS)
-        .detail("For anyone who may read. It answers at once: ask again until `is_running` is false. The parts are those of `recliner xray`; large files are sampled, at `files.xray_rate`, for at most ten minutes. `unknown` says of which files nothing is known."),
+        .detail("Needs only read access. It answers at once: ask again until `is_running` is false. The parts are those of `recliner xray`; large files are sampled, at `files.xray_rate`, for at most ten minutes. `unknown` lists the files about which nothing is known."),
     ]
 }
 

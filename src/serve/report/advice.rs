@@ -211,7 +211,7 @@ impl Advice {
         let mut says = in_words(waste, mode);
         says.push_str(&match (open, waste.unmeasured()) {
             (0, 0) => "No recommendations.".to_owned(),
-            (0, _) => "No recommendations about what was read.".to_owned(),
+            (0, _) => "No recommendations for the part that was read.".to_owned(),
             _ => format!("{}.", counted(open, "recommendation", "recommendations")),
         });
         if muted > 0 {
@@ -227,13 +227,13 @@ fn not_looked_at(waste: Waste, is_alone: bool) -> String {
     let shards = match waste.unmeasured() {
         0 => String::new(),
         some => format!(
-            " {} not looked at: sizes are unknown.",
+            " {} not measured: sizes are unknown.",
             counted(some, "shard or view was", "shards and views were")
         ),
     };
     let directories = match waste.unread_directories() {
         0 => String::new(),
-        _ if is_alone => " Leftovers, trash and the sizes of stale indexes are unknown; `--data-dir /opt/couchdb/data` reads them from CouchDB's directory.".to_owned(),
+        _ if is_alone => " Leftovers, trash and the sizes of stale indexes are unknown; to read them from CouchDB's directory, add `--data-dir /opt/couchdb/data`.".to_owned(),
         some => format!(
             " The directories of {} are not read: leftovers, trash and the sizes of stale indexes are unknown there.",
             counted(some, "node", "nodes")
@@ -257,7 +257,7 @@ fn in_words(waste: Waste, mode: Mode) -> String {
         Some(unused) => format!(" and {} in unused files", bounded(unread, 0, unused)),
     };
     let compacts = match mode {
-        Mode::Enforce => "; recliner compacts what is due and permitted",
+        Mode::Enforce => "; recliner compacts what its rules and limits allow",
         Mode::Advise => "",
     };
     let all_unread = if waste.unused_bytes().is_some() { unread } else { unmeasured };

@@ -161,7 +161,7 @@ impl VolumeChanges {
         let more = |rest: &[ChangeLine]| {
             let sum = size::signed(rest.iter().map(|entry| entry.bytes).sum());
             let count = counted(rest.len() as u64, "smaller change", "smaller changes");
-            format!("And {count}, together {sum}.")
+            format!("And {count}, {sum} in total.")
         };
         let more = (!others.is_empty()).then(|| more(others));
         (table.number("bytes", |it| Cell::words(size::signed(it.bytes))), more)
@@ -256,7 +256,7 @@ fn sentence(account: &AccountChanges, reasons: &BTreeMap<String, String>, now: M
     let (more, less) = (of_sign(true), of_sign(false));
     let (first, second, verb) = match change {
         0 if parts.is_empty() => return format!("{name} has not changed since {since}."),
-        0 => return format!("{name} is as large as {since}: {more}; less {less}."),
+        0 => return format!("{name} is as large as {since}: added {more}; removed {less}."),
         1.. => (more, ("less", less), "grew"),
         ..0 => (less, ("added", more), "shrank"),
     };
@@ -272,7 +272,7 @@ fn sentence(account: &AccountChanges, reasons: &BTreeMap<String, String>, now: M
     let asked = account.since.age(account.until);
     if let Some((from, until)) = longest.filter(|gap| length(gap) >= asked / GAP_SHARE) {
         let (from, until) = (in_words(*from, now), in_words(*until, now));
-        says.push_str(&format!(" (nothing was watched from {from} to {until})"));
+        says.push_str(&format!(" (recliner was not watching from {from} to {until})"));
     }
     says.push('.');
     says
@@ -329,8 +329,7 @@ fn cause_in_words(
 ) -> String {
     let Some((subject, part)) = most else { return about(cause, sum, None) };
     let reason = reasons.get(&subject).filter(|_| cause == Cause::Waste && sum > 0);
-    let reason =
-        reason.map_or_else(String::new, |why| format!(" that no compaction reached ({why})"));
+    let reason = reason.map_or_else(String::new, |why| format!(" that was not compacted ({why})"));
     if part as f64 / sum as f64 >= WHOLE_SHARE {
         return about(cause, sum, Some(&subject)) + &reason;
     }
@@ -364,8 +363,8 @@ fn about(cause: Cause, sum: i64, most: Option<&str>) -> String {
         Cause::SearchIndexes => "search indexes".to_owned(),
         Cause::OtherFiles => "other files in CouchDB's directories".to_owned(),
         Cause::Unknown => format!("files{of} of which only the size is known"),
-        Cause::Measured => "files measured for the first time, or no longer".to_owned(),
-        Cause::NotWatched => "changes while nobody watched".to_owned(),
+        Cause::Measured => "files that are newly or no longer measured".to_owned(),
+        Cause::NotWatched => "changes while recliner was not watching".to_owned(),
         Cause::Unaccounted if sum < 0 => "that no file of CouchDB explains".to_owned(),
         Cause::Unaccounted => {
             "that no file of CouchDB explains: other programs, or deleted files still open, which a restart of CouchDB frees".to_owned()
@@ -419,7 +418,7 @@ mod tests {
         ]);
         assert_eq!(
             sentence(&grown, &reasons, now),
-            "couch-a grew by 41 GiB since yesterday 08:00: 29 GiB waste of `telemetry` that no compaction reached (window), 9 GiB new index `orders/_design/clients`, 4 GiB documents; less 1 GiB freed by compaction of `a`."
+            "couch-a grew by 41 GiB since yesterday 08:00: 29 GiB waste of `telemetry` that was not compacted (window), 9 GiB new index `orders/_design/clients`, 4 GiB documents; less 1 GiB freed by compaction of `a`."
         );
         let accounts = std::slice::from_ref(&grown);
         assert_eq!(Changes::wasted(accounts), ["telemetry".to_owned()].into());

@@ -88,10 +88,12 @@ fn says(deleted: Option<u64>, times: &[DeletedThen], now: Moment) -> Option<Stri
         }
         (false, None) => format!("{}; recorded since {since}.", capital(&parts)),
         (true, _) if days(first) == 0 => {
-            format!("How old the deletions are is unknown: recliner records them since {since}.")
+            format!(
+                "The age of the deletions is unknown: recliner has recorded them since {since}."
+            )
         }
         (true, _) => format!(
-            "How old the deletions are is unknown: recliner records them since {since}, and so many changes came since then that each document may have been brought back and deleted again."
+            "The age of the deletions is unknown: recliner has recorded them since {since}, but there have been so many changes since then that each document may have been restored and deleted again."
         ),
     })
 }
@@ -109,10 +111,10 @@ mod tests {
             deleted: None,
             still_deleted,
         };
-        let since = "recliner records them since 2026-11-21";
+        let since = "recliner has recorded them since 2026-11-21";
         for (deleted, times, expected) in [
             (Some(7), &[][..], None),
-            (Some(7), &[time(0, 7)], Some(format!("How old the deletions are is unknown: {since}."))),
+            (Some(7), &[time(0, 7)], Some(format!("The age of the deletions is unknown: {since}."))),
             (
                 Some(6_000),
                 &[time(120, 10), time(60, 2_000), time(40, 3_000), time(2, 5_900), time(0, 6_000)],
@@ -131,7 +133,7 @@ mod tests {
             (
                 Some(7),
                 &[time(9, 0), time(1, 0)],
-                Some("How old the deletions are is unknown: recliner records them since 2026-11-12, and so many changes came since then that each document may have been brought back and deleted again.".to_owned()),
+                Some("The age of the deletions is unknown: recliner has recorded them since 2026-11-12, but there have been so many changes since then that each document may have been restored and deleted again.".to_owned()),
             ),
         ] {
             assert_eq!(says(deleted, times, NOW), expected);

@@ -130,7 +130,7 @@ impl FleetAnswer {
 /// How many members there are, how many need a person, and why.
 fn says_of(fleet: &Fleet, sorted: &[(Attention, &Member)]) -> String {
     if !fleet.is_configured {
-        return "No other recliners are configured; name them under fleet.urls, fleet.file_sd or fleet.http_sd."
+        return "No other recliners are configured; list them under fleet.urls, fleet.file_sd or fleet.http_sd."
             .to_owned();
     }
     let all = counted(sorted.len() as u64, "recliner", "recliners");
@@ -148,7 +148,7 @@ fn says_of(fleet: &Fleet, sorted: &[(Attention, &Member)]) -> String {
                 counted(fleet.problems.len() as u64, "list", "lists")
             )
         }
-        0 => format!("{all}; none is known to need a person."),
+        0 => format!("{all}; none is known to need attention."),
         _ => format!("{all}: {}.", listed(&parts)),
     }
 }
@@ -175,7 +175,7 @@ impl FleetAnswer {
             .number(wide("advice"), |it| it.overview.advice.as_ref().map(|it| Cell::count(it.open)))
             .text(wide("mode"), |it| it.mode.as_deref())
             .text(wide("version"), |it| it.version.as_deref())
-            .text("needs a person", attention)
+            .text("attention", attention)
     }
 
     /// Why each needs a person, in a sentence.
@@ -260,15 +260,17 @@ fn says(attention: Attention, member: &Member) -> String {
         Attention::FullSoon => overview.full_at.as_ref().map(|at| {
             let day = day(at);
             match &overview.full_volume {
-                Some(volume) => format!("{volume} is full on {day}, even if compaction keeps up"),
-                None => format!("a volume is full on {day}, even if compaction keeps up"),
+                Some(volume) => {
+                    format!("{volume} will be full on {day}, even if compaction keeps up")
+                }
+                None => format!("a volume will be full on {day}, even if compaction keeps up"),
             }
         }),
         Attention::Suspended => answer.suspended().map(|all| capital(&all.join("; "))),
         Attention::Unknown if overview == &Overview::default() => {
-            Some(format!("version {} says no more", answer.version))
+            Some(format!("version {} reports no more than this", answer.version))
         }
-        Attention::Unknown => Some("it has not worked out its advice yet".to_owned()),
+        Attention::Unknown => Some("it has not evaluated its advice yet".to_owned()),
         Attention::Silent | Attention::Refused | Attention::CriticalAdvice | Attention::Nothing => {
             worst()
         }

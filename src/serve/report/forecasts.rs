@@ -160,7 +160,7 @@ impl VolumeForecastLine {
         let title = self.title();
         let told: Vec<String> = self.record.iter().filter_map(RecordLine::says).collect();
         if told.is_empty() {
-            return format!("{title}: no forecast could be compared with what came yet.");
+            return format!("{title}: no forecast could be compared with the outcome yet.");
         }
         format!("{title}: {}.", told.join("; "))
     }
@@ -179,7 +179,7 @@ impl RecordLine {
         let error = (error_ratio.as_ref()? * 100.0).round();
         let days = if *days == 1 { "one day".to_owned() } else { format!("{days} days") };
         Some(format!(
-            "of the last {compared} forecasts for {days}, {within} were right within their range; the median error was {error} % of the change"
+            "of the last {compared} forecasts for {days}, {within} had the outcome within their range; the median error was {error} % of the change"
         ))
     }
 }

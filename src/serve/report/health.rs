@@ -54,7 +54,7 @@ impl Status {
         let mut out = Vec::new();
         let mut push = |says, page| out.push(Concern { is_critical: true, says, page });
         if let Some(problem) = &self.problem {
-            push(format!("Nothing can be read: {problem}"), "status");
+            push(format!("recliner cannot read anything: {problem}"), "status");
         }
         if let Some(unread) = &self.unread_shards {
             push(format!("{unread}."), "status");
@@ -133,7 +133,7 @@ impl Status {
         let mut out = Vec::new();
         let mut push = |says| out.push(Concern::warning(says, "configuration"));
         if !self.config.last_reload_successful {
-            push("The changed configuration is not valid, so the previous one still applies; recliner check-config says why.".to_owned());
+            push("The changed configuration is not valid, so the previous one still applies; run recliner check-config to see why.".to_owned());
         }
         if !self.config.needs_restart.is_empty() {
             push(format!(
@@ -167,8 +167,8 @@ impl Status {
     pub fn all_clear(&self) -> Option<&'static str> {
         let is_fine = self.ready && self.suspensions.is_empty() && self.concerns().is_empty();
         is_fine.then_some(match *self.nodes {
-            [_] => "Nothing is wrong: the node answers, and the last sweep was complete.",
-            _ => "Nothing is wrong: all nodes answer, and the last sweep was complete.",
+            [_] => "No problems: the node answers, and the last sweep was complete.",
+            _ => "No problems: all nodes answer, and the last sweep was complete.",
         })
     }
 

@@ -118,7 +118,7 @@ impl Indexes {
     /// Sentences about indexes that another design document also has.
     pub(crate) fn repeated(&self) -> impl Iterator<Item = String> {
         let both = self.indexes.iter().filter_map(|it| Some((it.name(), it.also_in.as_deref()?)));
-        both.map(|(index, other)| format!("All functions of {index} are in {other} too."))
+        both.map(|(index, other)| format!("{other} contains all functions of {index}."))
     }
 
     /// The largest indexes, at most `limit`, of one database or of all.
@@ -163,7 +163,7 @@ impl Indexes {
 /// A sentence about what the logs cover.
 fn coverage(reads: &Reads, covered: Option<(Day, Day)>, now: Moment) -> String {
     if reads.sources.is_empty() {
-        return "No access log is followed, so who reads the indexes is unknown: name the logs in reads.logs.".to_owned();
+        return "It is unknown who reads the indexes, because recliner follows no access log: list the logs in reads.logs.".to_owned();
     }
     match covered {
         None => "The logs do not cover all nodes without a gap until yesterday, so an index without reads may have readers.".to_owned(),
@@ -316,7 +316,7 @@ mod tests {
     fn without_logs_readers_are_unknown() {
         let mut cluster = TestCluster::with_shards(&[Shard::new("orders", "a", 0, 500)]);
         let found = Indexes::of(&cluster.plan(), &Reads::default(), None, 10, NOW);
-        assert!(found.says.starts_with("No access log is followed"), "{}", found.says);
+        assert!(found.says.contains("recliner follows no access log"), "{}", found.says);
         assert_eq!(found.covered_since, None);
     }
 }

@@ -410,7 +410,7 @@ where
 pub fn event_type_in_words(label: &str) -> String {
     match label {
         "advice_given" => "new recommendation".to_owned(),
-        "advice_gone" => "recommendation gone".to_owned(),
+        "advice_gone" => "recommendation resolved".to_owned(),
         "advice_muted" => "recommendation muted".to_owned(),
         "advice_unmuted" => "recommendation unmuted".to_owned(),
         other => other.replace('_', " "),

@@ -125,7 +125,7 @@ impl MissLine {
             MissReason::Ignored => "named by ignore".to_owned(),
             MissReason::UnknownSize => "its size is not known".to_owned(),
             MissReason::UnknownRent => {
-                "its rent is not known: it counts from the first reading".to_owned()
+                "its rent is not known: it accrues from the first reading".to_owned()
             }
         }
     }
@@ -199,21 +199,25 @@ const NOT_TAKEN: [(MissReason, &str, &str); 10] = [
     (
         MissReason::UnknownRent,
         "rent unknown",
-        "it was read only once so far, and rent counts from the first reading",
+        "it has been read only once, and rent accrues from the first reading",
     ),
     (MissReason::TooFewChanges, "unchanged", "too little was written since the last compaction"),
     (
         MissReason::BelowMinPriority,
         "little waste",
-        "there is too little waste in the file for any channel",
+        "the file has too little waste for every channel",
     ),
-    (MissReason::AboveMaxPriority, "excessive", "it exceeds max_priority of the channels"),
+    (
+        MissReason::AboveMaxPriority,
+        "excessive",
+        "its priority exceeds max_priority of the channels",
+    ),
     // Applies only if no channel takes files of this size.
-    (MissReason::BelowMinSize, "small", "the file is smaller than any that a channel takes"),
-    (MissReason::AboveMaxSize, "large", "the file is larger than any that a channel takes"),
+    (MissReason::BelowMinSize, "small", "the file is too small for every channel"),
+    (MissReason::AboveMaxSize, "large", "the file is too large for every channel"),
     (MissReason::NoUpgradeNeeded, "current", "the file needs no upgrade"),
     // Applies only if every channel excludes the target: a channel that considers it gives a better reason.
-    (MissReason::Excluded, "excluded", "the channels exclude its name or its state"),
+    (MissReason::Excluded, "excluded", "the channels exclude it by name or state"),
 ];
 
 /// The word for a priority below the threshold of a channel by rent.

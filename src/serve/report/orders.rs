@@ -144,7 +144,7 @@ impl OrderRequest {
             Self::Suspend(SuspendOrder { scope, .. }) => {
                 let of = of_scope(scope.as_deref());
                 format!(
-                    "No compaction{of} starts until someone resumes. Running compactions go on."
+                    "No compaction{of} starts until someone resumes. Running compactions continue."
                 )
             }
             Self::Resume(ResumeOrder { scope }) => {
@@ -154,15 +154,15 @@ impl OrderRequest {
                 "{target} goes to the front of the queue and starts once limits and free space allow."
             ),
             Self::Run(order) => format!(
-                "Everything in {} that is worth compacting is compacted before all other targets, within limits, windows and free space.",
+                "Everything in {} that is worth compacting goes before all other targets, within limits, windows and free space.",
                 order.scope().map_or_else(|_| "nothing".to_owned(), |scope| scope.to_string())
             ),
             Self::ChangeRun(ChangeRunOrder { run, to }) => match to {
                 RunChange::Paused => format!(
-                    "The members of run {run} no longer go first. Running compactions go on."
+                    "The targets of run {run} no longer go first. Running compactions continue."
                 ),
-                RunChange::Running => format!("Run {run} goes on."),
-                RunChange::Cancelled => format!("Run {run} ends. Running compactions go on."),
+                RunChange::Running => format!("Run {run} continues."),
+                RunChange::Cancelled => format!("Run {run} ends. Running compactions continue."),
             },
             Self::Release(ReleaseOrder { target: Some(target), .. }) => {
                 format!("{target} may start again.")
@@ -319,7 +319,7 @@ impl RunOrder {
             (Some(db), None, false, _) => Ok(RunScope::Database(db.clone())),
             (None, Some(node), false, false) => Ok(RunScope::Node(node.clone())),
             (None, None, true, false) => Ok(RunScope::All),
-            (None, _, _, true) => Err("force needs db: a run over more is never forced"),
+            (None, _, _, true) => Err("force needs db: only a run over one database can be forced"),
             _ => Err("give exactly one of db, node and all"),
         }
     }

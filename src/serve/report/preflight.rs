@@ -375,7 +375,7 @@ impl Preflight {
             }
             BuildKind::NoViews => format!("{name} has no views, so no index is built."),
             BuildKind::Unchanged => format!(
-                "Nothing is built: the signature of {name} stays the same, and with it the index."
+                "Nothing is built: the signature of {name} stays the same, so its index stays in use."
             ),
             BuildKind::Shared => format!(
                 "Nothing is built: {name} has the same views as {}, and shares its index.",
@@ -449,7 +449,7 @@ impl Preflight {
             [SpaceVerdict::DoesNotFit, SpaceVerdict::MayNotFit, SpaceVerdict::Unknown]
                 .map(nodes_with);
         if self.nodes.is_empty() || unknown.len() == self.nodes.len() {
-            return "whether it fits is unknown, because no volume is known (headroom.volumes)"
+            return "it is unknown whether it fits, because no volume is known (headroom.volumes)"
                 .to_owned();
         }
         let mut parts = Vec::new();
@@ -462,7 +462,7 @@ impl Preflight {
             parts.push(format!("it may not fit{place}"));
         }
         if !unknown.is_empty() {
-            parts.push(format!("whether it fits on {} is unknown", listed(&unknown)));
+            parts.push(format!("it is unknown whether it fits on {}", listed(&unknown)));
         }
         if parts.is_empty() { "it fits".to_owned() } else { listed(&parts) }
     }
@@ -487,7 +487,7 @@ impl Preflight {
         }
         if self.seconds.is_some() {
             facts.push(format!(
-                "The time is scaled to these documents from {}, one for each index and node.",
+                "The time is extrapolated from {}, one for each index and node.",
                 counted(self.measured_builds, "measured build", "measured builds")
             ));
         }
@@ -622,13 +622,13 @@ mod tests {
                 BuildKind::Unknown,
                 None,
                 vec![need("a", None, Unknown)],
-                "Building orders/_design/x takes an unknown time and unknown space; whether it fits is unknown, because no volume is known (headroom.volumes).",
+                "Building orders/_design/x takes an unknown time and unknown space; it is unknown whether it fits, because no volume is known (headroom.volumes).",
             ),
             (
                 BuildKind::New,
                 hours,
                 nodes((8.0, DoesNotFit), (8.0, Unknown)),
-                "Building orders/_design/x takes 3h to 5h and 4 to 16 GiB on each of 2 nodes; it does not fit on a and whether it fits on b is unknown.",
+                "Building orders/_design/x takes 3h to 5h and 4 to 16 GiB on each of 2 nodes; it does not fit on a and it is unknown whether it fits on b.",
             ),
             (
                 BuildKind::Shared,
@@ -646,7 +646,7 @@ mod tests {
                 BuildKind::Unchanged,
                 None,
                 Vec::new(),
-                "Nothing is built: the signature of orders/_design/x stays the same, and with it the index.",
+                "Nothing is built: the signature of orders/_design/x stays the same, so its index stays in use.",
             ),
         ] {
             assert_eq!(says(kind, seconds, nodes), expected);

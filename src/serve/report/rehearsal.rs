@@ -28,7 +28,7 @@ use wall_clock::Moment;
 const MAX_DESIGNS: usize = 200;
 
 /// What the summary says if no step or index is known to fit.
-const UNKNOWN_FIT: &str = "whether they fit is unknown";
+const UNKNOWN_FIT: &str = "it is unknown whether they fit";
 
 /// The design documents of a deployment.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -332,7 +332,7 @@ impl Rehearsal {
         };
         match self.steps.len() {
             _ if !is_free_space_known => {
-                format!("{first} The free space of the nodes is not known (headroom.volumes).")
+                format!("{first} The free space of the nodes is unknown (headroom.volumes).")
             }
             1 => format!("{first}{staged}"),
             _ => format!("{first}{staged} All at once, {}.", together_fit(&self.together)),
@@ -366,7 +366,7 @@ impl Rehearsal {
         let mut notes = Vec::new();
         if let Some(why) = unread {
             notes.push(format!(
-                "The live documents could not be read, so it is not known what changes: {why}."
+                "The live documents could not be read, so recliner cannot tell what changes: {why}."
             ));
         }
         let left: Vec<&LeftDocument> = self.left.iter().filter(|it| !it.is_renamed).collect();
@@ -412,7 +412,7 @@ impl Rehearsal {
                 Some(Change::Unchanged) => "unchanged, nothing is built".to_owned(),
                 Some(Change::NoViews) => "has no views".to_owned(),
                 Some(Change::Unknown) | None => {
-                    "what the database has is unknown; an index is built".to_owned()
+                    "the live document is unknown; an index is built".to_owned()
                 }
             };
             let mut line = format!("{}: {what}", cost.design);
@@ -473,7 +473,7 @@ impl Rehearsal {
     }
 
     /// The meaning of the columns of that table.
-    pub const COLUMNS: &str = "peak: the most that is needed in addition to what was there before the first step, while the index is built and compacted. old index: deleted at the end of the step. free: the least of these nodes. staged: by deploy-indexes, which keeps the old indexes until the swap. at once: everything, without waiting.";
+    pub const COLUMNS: &str = "peak: the most space needed beyond that used before the first step, while the index is built and compacted. old index: deleted at the end of the step. free: the least of these nodes. staged: by deploy-indexes, which keeps the old indexes until the swap. at once: everything, without waiting.";
 }
 
 /// Joins the phrases with semicolons, and puts them before whole sentences.

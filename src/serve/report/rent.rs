@@ -131,7 +131,7 @@ fn horizon_says(horizon: Duration, factor: &HorizonFactor) -> Option<String> {
     }
     if let Some(volume) = &factor.unsized_volume {
         says.push_str(&format!(
-            "; the size of volume {volume} is unknown, so it does not shorten the horizon"
+            "; the size of volume {volume} is unknown, so its free space does not shorten the horizon"
         ));
     }
     (says.len() > plain).then_some(says)
@@ -172,7 +172,7 @@ mod tests {
             (
                 HorizonFactor { unsized_volume, ..plain },
                 Some(
-                    "1d; the size of volume couchdb@a is unknown, so it does not shorten the horizon",
+                    "1d; the size of volume couchdb@a is unknown, so its free space does not shorten the horizon",
                 ),
             ),
         ] {

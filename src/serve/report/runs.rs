@@ -76,7 +76,7 @@ pub fn left_out_says(group: &LeftOut) -> String {
     let says = match (RefusalReason::from_label(reason), &**reason) {
         (Some(reason), _) => {
             let ends_when = reason.ends_when().trim_end_matches('.');
-            format!("{}; it ends when {ends_when}", reason.meaning())
+            format!("{}, until {ends_when}", reason.meaning())
         }
         (None, "unmeasured") => "their size is unknown".to_owned(),
         (None, how) => format!("the run {how} before their turn"),
@@ -153,10 +153,10 @@ impl RunLine {
             if line.left_out.is_empty() {
                 let why =
                     why_not_taken(plan, scope).map_or_else(String::new, |why| format!(" ({why})"));
-                return format!("no channel takes anything of {scope}{why}{force}");
+                return format!("no channel takes anything in {scope}{why}{force}");
             }
             let left: Vec<String> = line.left_out.iter().map(left_out_says).collect();
-            format!("nothing of {scope} may start; {}", left.join("; "))
+            format!("nothing in {scope} may start; {}", left.join("; "))
         });
         (line, refused)
     }
@@ -250,8 +250,8 @@ impl RunLine {
                 counted(self.members, "target", "targets"),
                 format_size_short(self.reclaimable_bytes)
             ),
-            "running" => format!("Run {run} over {scope} goes on: {says}."),
-            _ => format!("Run {run} over {scope} has ended: {says}. What runs goes on."),
+            "running" => format!("Run {run} over {scope} continues: {says}."),
+            _ => format!("Run {run} over {scope} has ended: {says}. Running compactions continue."),
         }];
         lines.extend(self.waits.as_ref().map(|why| format!("It waits: {why}.")));
         lines.extend(self.left_out_lines());

@@ -117,9 +117,9 @@ impl Scorecard {
             scorecard.verdict(),
             scorecard.says_conflicts(),
             scorecard.says_basis(),
-            scorecard
-                .incomplete
-                .then(|| "A list was full, so recliner would have done more than this.".to_owned()),
+            scorecard.incomplete.then(|| {
+                "A list was full, so recliner would have done more than shown here.".to_owned()
+            }),
             rests.then(|| "The scorecard is paused while recliner enforces.".to_owned()),
         ];
         scorecard.says = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
@@ -144,10 +144,10 @@ impl Scorecard {
             bytes(advised.rewritten_bytes)
         );
         Some(match (advised.compactions, self.advised_seconds < ENOUGH_SECONDS) {
-            (0, true) => "It is too early to decide: no compaction of recliner would have ended yet.".to_owned(),
+            (0, true) => "It is too early to decide: none of recliner's compactions would have ended yet.".to_owned(),
             (0, false) => "Switching to enforce would have changed nothing: recliner would have started no compaction.".to_owned(),
             (_, true) => format!("It is too early to decide; so far, enforcing would have meant {effect}."),
-            (_, false) if share >= NOTICEABLE_SHARE => format!("Switch to enforce: it would have meant {effect}."),
+            (_, false) if share >= NOTICEABLE_SHARE => format!("Switch to enforce: that would have meant {effect}."),
             (_, false) => format!("Switching to enforce would have changed little: {effect}."),
         })
     }
@@ -230,7 +230,7 @@ mod tests {
         let cases = [
             (
                 card(48, &[], hour(20, 10, 1, 0)),
-                "Switch to enforce: it would have meant on average 10 GiB less waste (10 GiB instead of 20 GiB), for 24 GiB rewritten. Based on 2 days of advice since 2026-11-19T01:00:00Z.",
+                "Switch to enforce: that would have meant on average 10 GiB less waste (10 GiB instead of 20 GiB), for 24 GiB rewritten. Based on 2 days of advice since 2026-11-19T01:00:00Z.",
             ),
             (
                 card(48, &[5, 6, 7], hour(20, 19, 1, 0)),

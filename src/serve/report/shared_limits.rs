@@ -66,15 +66,15 @@ impl ClusterShare {
         );
         let says = match (allowance.until, &view.problem) {
             (Some(until), None) => format!(
-                "May use {amount} of the limits shared through {keeper}, until {} at least.",
+                "May use {amount} of the limits shared through {keeper}, at least until {}.",
                 until.rfc3339()
             ),
             (Some(until), Some(why)) => format!(
-                "May use {amount} of the limits shared through {keeper} until {}; then its own share, because it gets no other lease: {why}.",
+                "May use {amount} of the limits shared through {keeper} until {}; then only its own share, because it gets no new lease: {why}.",
                 until.rfc3339()
             ),
             (None, Some(why)) => format!(
-                "May use its own share, {amount}, of the limits shared through {keeper}, because it gets no lease: {why}."
+                "May use only its own share, {amount}, of the limits shared through {keeper}, because it gets no lease: {why}."
             ),
             (None, None) => {
                 format!("May use its own share, {amount}, of the limits shared through {keeper}.")

@@ -179,7 +179,7 @@ impl Report {
                 since = in_words(since),
             ),
             None => format!(
-                "Reclaimable by compaction now: {now}. What changed is unknown, because the volumes were not watched over the same time."
+                "Reclaimable by compaction now: {now}. The change is unknown, because the volumes were not watched over the same time."
             ),
         };
         if let Some(Cost { price_per_gib_month, waste_per_month, freed_per_month }) = &self.cost {
@@ -187,7 +187,7 @@ impl Report {
             let [price, freed] =
                 [price_per_gib_month, freed_per_month].map(|it| three_digits_short(*it));
             says.push_str(&format!(
-                " At {price} for a GiB and month, what is reclaimable costs {waste} a month, and what compactions freed would cost {freed}."
+                " At {price} per GiB and month, the reclaimable space costs {waste} a month, and the space that compactions freed would cost {freed}."
             ));
         }
         vec![Block::Paragraph(says)]
@@ -266,7 +266,7 @@ impl Report {
         let open = self.advice.open().take(LISTED);
         let open = open.map(|line| format!("{}: {}", line.severity, line.says)).collect();
         let done = self.advice_done.iter().take(LISTED).map(|it| {
-            let freed = it.freed_bytes.map(|bytes| format!("; {} went", format_size_short(bytes)));
+            let freed = it.freed_bytes.map(|bytes| format!("; {} freed", format_size_short(bytes)));
             let (at, freed) = (in_words(&it.at), freed.unwrap_or_default());
             format!("{} about {}, since {at}{freed}", it.code.replace('_', " "), it.subject)
         });
@@ -294,7 +294,7 @@ impl Report {
         });
         let lines: Vec<String> = now.chain(before).collect();
         match lines.is_empty() {
-            true => vec![Block::Paragraph("Nothing is or was suspended.".to_owned())],
+            true => vec![Block::Paragraph("No suspensions in this period.".to_owned())],
             false => vec![Block::List(lines)],
         }
     }

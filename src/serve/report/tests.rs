@@ -125,11 +125,11 @@ fn file_larger_than_any_possible_share_is_said_to_never_start() {
     for (most, begins) in [
         (
             8 * MIB,
-            "starting it would make 9.0 MiB within an hour, and this cluster's share of the limits in shared_limits is 1.0 MiB",
+            "with it, 9.0 MiB would start within an hour, but this cluster's share of the limits in shared_limits is 1.0 MiB",
         ),
         (
             7 * MIB,
-            "its file of 8.0 MiB is larger than what this cluster may ever start of shared limits within an hour, 7.0 MiB, so it never starts; raise ",
+            "its file of 8.0 MiB is larger than the most that this cluster may start within an hour under shared limits, 7.0 MiB, so it never starts; raise ",
         ),
     ] {
         let of = |bytes_per_hour| Share { jobs: 4, bytes_per_hour };

@@ -292,7 +292,7 @@ impl WhatIf {
 
 impl WhatIf {
     /// How the real smoosh differs from the forecast, as a sentence.
-    pub const SMOOSH_AT_ITS_BEST: &str = "The real smoosh does less: it looks at a file only after somebody wrote to it, and then ignores it for [smoosh] staleness (5 minutes by default). As shown here, it ignores free space";
+    pub const SMOOSH_AT_ITS_BEST: &str = "The real smoosh does less: it checks a file only after a write, and then ignores it for [smoosh] staleness (5 minutes by default). As shown here, it ignores free space";
 
     /// The outlook with this name.
     pub fn outlook(&self, name: &str) -> Option<&OutlookLine> {
@@ -370,7 +370,7 @@ fn says(kept: &KeptHorizon) -> String {
             )
         }
         WasteFit::Longer => format!(
-            "{what} waste {before} on average under smoosh, which compacts almost none of them in this time: every horizon of {horizon} or longer leaves the same waste, so look more days ahead"
+            "{what} waste {before} on average under smoosh, which compacts almost none of them in this time: every horizon of {horizon} or longer leaves the same waste, so compare over more days"
         ),
         WasteFit::Little => format!(
             "{what} waste almost nothing under smoosh ({before}), so their horizon is the default, {horizon}"

@@ -55,7 +55,8 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
         RefusalReason::NodeLimit => job_limit(plan, "on the node", "limits.per_node", refusal),
         RefusalReason::ClusterLimit => {
             if value == Some(1.0) && plan.rules.limits.cluster != 1 {
-                "another view goes first; only one at a time is compacted on all nodes".to_owned()
+                "another view goes first; only one view at a time is compacted on all nodes"
+                    .to_owned()
             } else {
                 job_limit(plan, "in the cluster", cluster_limit(plan), refusal)
             }
@@ -63,7 +64,7 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
         RefusalReason::Budget => over_budget(plan, target, refusal),
         RefusalReason::Headroom => headroom(plan, value, limit),
         RefusalReason::UnknownDisk => format!(
-            "free space on its volume is unknown, and its file of {} is larger than headroom.blind_limit, {}; set headroom.volumes to say where to read free space",
+            "free space on its volume is unknown, and its file of {} is larger than headroom.blind_limit, {}; set headroom.volumes to the source of free space",
             bytes(value),
             bytes(limit)
         ),
@@ -79,10 +80,10 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
         RefusalReason::OtherCopyRunning => {
             "another copy of its range goes first; only one at a time is compacted".to_owned()
         }
-        RefusalReason::Running => "it is being compacted already".to_owned(),
+        RefusalReason::Running => "it is already being compacted".to_owned(),
         RefusalReason::Building => match (value, limit) {
             (Some(_), Some(_)) => format!(
-                "the view has {} changes left to index, and at most {} are allowed: a compaction now would index them twice",
+                "the view has {} changes left to index, but at most {} are allowed: a compaction now would index them twice",
                 count(value),
                 count(limit)
             ),
@@ -96,7 +97,7 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
             seconds(limit)
         ),
         RefusalReason::CoolDown if is_unsettled(plan, target) => format!(
-            "its last compaction ended {} ago with much waste, because much was written while it ran; it is repeated after {} if little is written until then, or at once if you order it",
+            "its last compaction ended {} ago with much waste, because much was written while it ran; it is repeated after {} if few writes happen until then, or at once if you order it",
             seconds(value),
             seconds(limit)
         ),
@@ -160,13 +161,13 @@ fn over_budget(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String 
         && file > most
     {
         return format!(
-            "its file of {} is larger than what this cluster may ever start of shared limits within an hour, {}, so it never starts; raise shared_limits.keeper.bytes_per_hour or limits.bytes_per_hour, or compact it by hand",
+            "its file of {} is larger than the most that this cluster may start within an hour under shared limits, {}, so it never starts; raise shared_limits.keeper.bytes_per_hour or limits.bytes_per_hour, or compact it by hand",
             bytes(Some(file as f64)),
             bytes(Some(most as f64)),
         );
     }
     format!(
-        "starting it would make {} within an hour, and {} is {}",
+        "with it, {} would start within an hour, but {} is {}",
         bytes(refusal.value),
         budget(plan),
         bytes(refusal.limit)
@@ -190,7 +191,7 @@ fn budget(plan: &Plan) -> &'static str {
 fn job_limit(plan: &Plan, place: &str, key: &str, refusal: &Refusal) -> String {
     let (value, limit) = (refusal.value, refusal.limit);
     if value > limit {
-        format!("starting it would make {} {place}, and {key} is {}", jobs(value), count(limit))
+        format!("with it, {} would run {place}, but {key} is {}", jobs(value), count(limit))
     } else {
         let others = others(plan, value);
         format!("{others} {place} {}, and {key} is {}", go_first(plan, value), count(limit))
@@ -367,10 +368,10 @@ fn ramp(plan: &Plan, refusal: &Refusal) -> String {
     let wait = plan.rules.limits.wait;
     let spread = refusal.limit == Some(wait.as_secs_f64());
     if refusal.limit.is_none() {
-        "what runs on the node is not known; starts resume once a poll reads it".to_owned()
+        "the node's jobs are not known; starts resume when a poll reads them".to_owned()
     } else if spread && refusal.value == Some(0.0) {
         format!(
-            "another compaction on the node is first in line; the next one waits {} (limits.wait)",
+            "another compaction on the node is first in line; the next one starts {} later (limits.wait)",
             seconds(refusal.limit)
         )
     } else if spread {
@@ -401,7 +402,7 @@ fn rest(refusal: &Refusal, duty_percent: f64) -> String {
             seconds(Some((rest - rested).ceil()))
         ),
         _ => format!(
-            "compactions run on the node and {share}: the first of them has ended, so no other may join, and the node rests after the last one"
+            "compactions run on the node and {share}: the first of them has ended, so no new one may start, and the node rests after the last one"
         ),
     }
 }

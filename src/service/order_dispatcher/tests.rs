@@ -75,7 +75,7 @@ async fn order_refused_before_loading_never_takes_effect() {
     assert_eq!(began.elapsed(), LOADING_TIMEOUT);
     assert_eq!(
         refused.to_string(),
-        "not ordered, and nothing starts yet: the state of the previous process is not loaded yet: CouchDB does not answer"
+        "not ordered: nothing can start yet, because the state of the previous process is not loaded yet: CouchDB does not answer"
     );
 
     loading.state.send(RecoveredState::default()).unwrap();
@@ -97,7 +97,7 @@ async fn resume_refuses_unknown_scope_that_is_not_suspended() {
     let refused = resumed().await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "node:couchdb@gone is neither suspended nor the name of a node or channel"
+        "node:couchdb@gone is not suspended, and is not the name of a node or channel"
     );
     // A suspended node may no longer exist.
     follower.suspend(node(), None, None).await.unwrap();

@@ -165,7 +165,7 @@ async fn second_process_of_a_member_is_refused_until_the_first_is_gone() {
     let refused = it.ask(&request("a", first.id, Share::NONE, ALL)).expect_err("the first one");
     assert_eq!(
         refused.to_string(),
-        "a recliner with another journal is the member \"a\": if this one's journal is new or was restored, it may start again 62 minutes after that one last asked; if both run, give this one another shared_limits.name"
+        "another recliner, with a different journal, uses the member name \"a\": if this one's journal is new or was restored, it may use the name 62 minutes after the other's last request; if both run, give this one another shared_limits.name"
     );
 }
 

@@ -110,7 +110,7 @@ impl FilesSource {
         let written =
             written.map(|owner| format!(" ({owner} wrote them last)")).unwrap_or_default();
         format!(
-            "the files in {directory} are not {node}'s{written}: CouchDB has other files of the same names, so none of these is used; give the data directory of {node}"
+            "the files in {directory} are not {node}'s{written}: CouchDB has different files with the same names, so recliner uses none of these; name the data directory of {node}"
         )
     }
 

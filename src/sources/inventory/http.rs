@@ -35,7 +35,7 @@ const CONCURRENT_LISTS: usize = 3;
 const MAX_OPEN_SHARDS: usize = 500;
 
 /// The end of a sentence about a proxy that denies access to the nodes' own interface.
-const UNTIL_ALLOWED: &str = "; until then, sizes of shards and of files are not seen, only databases and sums of their views";
+const UNTIL_ALLOWED: &str = "; until then, recliner sees only databases and sums of their views, not the sizes of shards and files";
 
 /// The settings of the HTTP source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +132,8 @@ impl HttpSource {
             let Some(source) = job.source.as_deref().and_then(ShardName::split) else {
                 return Err(ReadError {
                     reason: "malformed",
-                    message: "/_reshard/jobs has a job without a source that is a shard".to_owned(),
+                    message: "a job in /_reshard/jobs does not name a shard as its source"
+                        .to_owned(),
                     right: None,
                 });
             };

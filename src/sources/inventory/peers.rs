@@ -95,7 +95,7 @@ impl PeersSource {
             Err(why) => {
                 let unread = ReadError {
                     reason: "peer",
-                    message: format!("cannot read what {peer} knows of its files: {why}"),
+                    message: format!("cannot read {peer}'s measurements of its files: {why}"),
                     right: None,
                 };
                 vec![Observation::PeerEnd { peer: name, nodes: Err(unread) }]
@@ -111,10 +111,10 @@ impl PeersSource {
             let (page, ahead, bytes) = self.page(peer, after.as_ref()).await?;
             read = read.saturating_add(bytes);
             if read > MAX_TOTAL_BYTES {
-                return Err(format!("what it knows is larger than {MAX_TOTAL_BYTES} bytes"));
+                return Err(format!("its measurements are larger than {MAX_TOTAL_BYTES} bytes"));
             }
             if page.facts.len() > LINES_PER_PAGE {
-                return Err(format!("a page of it has more than {LINES_PER_PAGE} lines"));
+                return Err(format!("one of its pages has more than {LINES_PER_PAGE} lines"));
             }
             let last = page.facts.last().map(|line| line.id.clone());
             for line in page.facts {
@@ -262,7 +262,7 @@ mod tests {
             |_: usize| json!({ "facts": (0..=LINES_PER_PAGE).map(line).collect::<Vec<_>>() });
         assert_eq!(
             of(many).await,
-            Err(format!("a page of it has more than {LINES_PER_PAGE} lines"))
+            Err(format!("one of its pages has more than {LINES_PER_PAGE} lines"))
         );
         let more = |from: usize| json!({ "facts": [line(from)], "next": id(from) });
         assert_eq!(

@@ -8,13 +8,13 @@
 pub(super) fn missing(route: &str) -> &'static str {
     match route {
         "membership" => {
-            "the list of nodes (/_membership) requires a server admin: only nodes with copies of readable databases are known, and neither whether they are up nor the sizes of their files"
+            "the list of nodes (/_membership) requires a server admin: recliner knows only nodes with copies of readable databases, and not whether they are up or the sizes of their files"
         }
         "shard_map" => {
             "the shard map (/_node/_local/_dbs) requires a server admin: databases are read one by one, and orphans and missing copies are not detected"
         }
         "all_dbs" => {
-            "the list of databases (/_all_dbs) requires a server admin, or [chttpd] admin_only_all_dbs = false: only databases that a channel's databases.include names in full are read"
+            "the list of databases (/_all_dbs) requires a server admin, or [chttpd] admin_only_all_dbs = false: recliner reads only databases that a channel's databases.include names in full"
         }
         "db_shards" | "database" | "design_docs" | "view_info" | "search_info" => {
             "some databases cannot be read, because the login is not a member of them"
@@ -23,12 +23,12 @@ pub(super) fn missing(route: &str) -> &'static str {
             "the list of splits (/_reshard/jobs) requires a server admin: orphans and missing copies are not detected, and a shard may be compacted while it is split"
         }
         "active_tasks" => {
-            "the list of running tasks (/_active_tasks) requires a server admin: compactions that others started are not seen"
+            "the list of running tasks (/_active_tasks) requires a server admin: recliner does not see compactions that others started"
         }
         "smoosh_status" => "smoosh's status (/_smoosh/status) requires a server admin",
         "config" => "CouchDB's settings (/_config) require a server admin",
         _ => {
-            "the nodes' own interface (/_node/...) requires a server admin: sizes of shards and of files are not seen"
+            "the nodes' own interface (/_node/...) requires a server admin: recliner does not see the sizes of shards and files"
         }
     }
 }

@@ -41,13 +41,11 @@ const PIECE_BYTES: u64 = 64 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// Another one is being written or read.
-    #[error(
-        "another backup is in progress, and only one is made at a time; try again when it ends"
-    )]
+    #[error("another backup is in progress; try again when it has ended")]
     Busy,
     /// The disk has no room for the copy.
     #[error(
-        "a backup needs {} free in {} while it is sent, and {} are free: free space on that disk",
+        "a backup temporarily needs {} in {}, but only {} are free: free space on that disk",
         format_size_short(*.needed), .directory.display(), format_size_short(*.available)
     )]
     NoSpace {
@@ -211,7 +209,7 @@ fn copy_tables(
     match names.find(|name| !done.contains(name)) {
         // Without an error, a backup that lacks this table would look complete.
         Some(unknown) => Err(Error::Corrupted(format!(
-            "its table {unknown:?} is unknown to this version; stop recliner and copy the file"
+            "this version does not know its table {unknown:?}; stop recliner and copy the file instead"
         ))),
         None => Ok(true),
     }

@@ -226,6 +226,6 @@ impl JournalFile {
             Ok(_) | Err(_) => return None,
         };
         let name = self.storage.name();
-        Some(StoreError(format!("{name} is gone: {what} while it was open; {remedy}")))
+        Some(StoreError(format!("{name} is missing: {what} while it was open; {remedy}")))
     }
 }

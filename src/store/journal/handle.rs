@@ -390,7 +390,7 @@ impl Journal {
     /// cannot be written.
     pub fn record_backup(&self, at: Moment) {
         if self.requests.try_send(JournalRequest::RecordBackup(at)).is_err() {
-            tracing::warn!("the time of the backup is not recorded: the journal is busy or closed");
+            tracing::warn!("cannot record the time of the backup: the journal is busy or closed");
         }
     }
 

@@ -35,7 +35,7 @@ pub(super) fn save(
             | Error::TypeDefinitionChanged { .. }
             | Error::TableIsMultimap(_),
         ) => {
-            tracing::warn!("the saved measurements have another format and are discarded");
+            tracing::warn!("discarding the saved measurements: they have another format");
             for table in tx.list_tables()? {
                 use redb::TableHandle as _;
                 if [BLOCKS.name(), BLOCK_TIMES.name()].contains(&table.name()) {

@@ -417,7 +417,7 @@ impl JournalState {
 
     /// Why the claim does not permit an operation, if so.
     fn claim_refusal(&self) -> Option<StoreError> {
-        let why = "the journal is not claimed for a cluster yet: recliner does not know yet which cluster this is";
+        let why = "the journal does not belong to a cluster yet: recliner does not know yet which cluster this is";
         match &self.claim {
             Claim::Claimed => None,
             Claim::Open => Some(StoreError(why.to_owned())),

@@ -45,7 +45,7 @@ pub enum JournalOpenError {
     },
     /// Another process has the file open.
     #[error(
-        "another process has {storage} open, and only one may at a time: stop that process, or give this one a separate --storage.path"
+        "another process has {storage} open: stop that process, or give this one a separate --storage.path"
     )]
     InUse {
         /// The file.
@@ -93,7 +93,7 @@ pub(super) fn remedy(why: &io::Error) -> &'static str {
     if kind == Is::PermissionDenied {
         "give the user of this process read and write access to the file and its directory"
     } else if kind == Is::ReadOnlyFilesystem {
-        "remount the file system writable, or choose another directory with --storage.path"
+        "remount the file system as writable, or choose another directory with --storage.path"
     } else if kind == Is::StorageFull || kind == Is::QuotaExceeded {
         "free space on its disk"
     } else if kind == Is::FileTooLarge {

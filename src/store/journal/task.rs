@@ -66,7 +66,7 @@ impl JournalTask {
         let state = JournalState::new(failure, Now { wall: clock.now(), at: Instant::now() });
         // No other process has the journal open, so none is writing a copy of it.
         if let Err(why) = copy::remove_leftover(&copy_path) {
-            tracing::warn!(%why, path = %copy_path.display(), "an unfinished copy of the journal cannot be removed");
+            tracing::warn!(%why, path = %copy_path.display(), "cannot remove an unfinished copy of the journal");
         }
         let (requests_tx, requests) = mpsc::channel(REQUEST_QUEUE_LEN);
         let (events_tx, events) = mpsc::channel(EVENT_QUEUE_LEN);

@@ -499,7 +499,7 @@ async fn clicking_shows_the_parts_of_a_databases_files() {
     served.open(&browser, "databases").await;
     browser.click_text("orders").await;
     browser.until("location.pathname === '/database'").await;
-    browser.click_text("What takes the space?").await;
+    browser.click_text("What uses the space?").await;
     // The open page shows it as soon as the files are read.
     browser.until("document.querySelector(\"[aria-label='Parts of its files']\")").await;
     let parts = "return Array.from(

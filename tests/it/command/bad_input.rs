@@ -209,7 +209,7 @@ async fn server_that_is_not_couchdb_is_reported() {
     let login = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD)];
     for (answer, found) in [
         (html as fn() -> Response, "its answer to GET / is not JSON; is it a login page?"),
-        (other, "its answer to GET / does not say couchdb"),
+        (other, "its answer to GET / does not contain couchdb"),
         (missing, "it answers GET / with HTTP 404"),
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

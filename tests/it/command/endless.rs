@@ -35,7 +35,7 @@ async fn size_of_service_responses_is_limited() {
         for command in ["plan", "history", "events"] {
             let ran = recliner(&[command, "--recliner.url", &url, "--format", "json"], &[]).await;
             assert_eq!(ran.code, 1, "{command}: {ran:?}");
-            let expected = "its response is larger than any of recliner's; is it a recliner?";
+            let expected = "its response is larger than any that recliner sends; is it a recliner?";
             assert!(ran.err.contains(expected), "{command}: {ran:?}");
         }
     }

@@ -53,7 +53,7 @@ async fn fleet_is_the_same_from_a_service_directly_and_standalone() {
     let direct = recliner(&["fleet", "--config.file", &config], &[]).await;
     for ran in [&asked, &direct] {
         assert_eq!(ran.code, 2, "{ran:?}");
-        for wanted in ["2 recliners: 1 silent", "NEEDS A PERSON", "127.0.0.1:1: silent since "] {
+        for wanted in ["2 recliners: 1 silent", "ATTENTION", "127.0.0.1:1: silent since "] {
             assert!(ran.out.contains(wanted), "{wanted}: {ran:?}");
         }
     }

@@ -220,7 +220,7 @@ async fn refused_order_is_explained_in_a_sentence() {
         (&["rescan", "--recliner.url", "a"], "--recliner.url"),
         (&["history", "--recliner.username", "ann"], "--recliner.password-file"),
         (&["history", "--recliner.password-file", &empty], "cannot be read: it is empty"),
-        (&["history", "--recliner.ca-file", &empty], "it contains no certificate in PEM"),
+        (&["history", "--recliner.ca-file", &empty], "it contains no PEM certificate"),
         (
             &["history", "--recliner.ca-file", "/nowhere"],
             "--recliner.ca-file=/nowhere cannot be read",
@@ -423,7 +423,7 @@ fn run_line(state: &str) -> RunLine {
 
 #[tokio::test]
 async fn run_is_begun_changed_and_listed() {
-    let left = "Left out: 1 (futile): a compaction would free too little of the file; it ends when enough of the file is new waste\n  b on a: it would free 1%\n";
+    let left = "Left out: 1 (futile): a compaction would free too little of the file, until enough of the file is new waste\n  b on a: it would free 1%\n";
     let new = RunLine { done: 0, ..run_line("running") };
     let body = |db: Option<&str>, node: Option<&str>, all: bool, force: bool| json!({ "db": db, "node": node, "all": all, "force": force });
     let begun = "Run 7 over database orders compacts 24 targets, which frees about 100 GiB.\n";
@@ -452,7 +452,7 @@ async fn run_is_begun_changed_and_listed() {
             &run_line("cancelled"),
             "runs/change",
             change("cancelled"),
-            "Run 7 over database orders has ended: 5 of 24, 41 GiB freed, about 3 hours left. What runs goes on.\n",
+            "Run 7 over database orders has ended: 5 of 24, 41 GiB freed, about 3 hours left. Running compactions continue.\n",
         ),
     ] {
         let mut fake = Fake::of(json!(answer)).await;
@@ -474,7 +474,7 @@ async fn run_is_begun_changed_and_listed() {
     assert!(ran.out.ends_with("Run 7:   b on a: it would free 1%\n"), "{}", ran.out);
     let none = Fake::of(json!(RunList { runs: Vec::new() })).await;
     let ran = recliner(&["runs", "--recliner.url", &none.url], &[]).await;
-    assert_eq!(ran.out, "No runs. recliner compact DATABASE begins one.\n");
+    assert_eq!(ran.out, "No runs. Start one with recliner compact DATABASE.\n");
 }
 
 /// A run that can never start anything is refused at once, with the reason; in advise mode, with the requests to send.
@@ -488,14 +488,14 @@ async fn run_that_cannot_start_anything_is_refused_at_once() {
             "enforce",
             "ignore: [orders/*]\n",
             &["compact", "orders/2024+x"][..],
-            "no channel takes anything of database orders/2024+x (ignore names it)\n",
+            "no channel takes anything in database orders/2024+x (ignore names it)\n",
             "",
         ),
         (
             "enforce",
             too_small,
             &["compact", "orders/2024+x"],
-            "no channel takes anything of database orders/2024+x (there is too little waste in the file for any channel); --force compacts it anyway",
+            "no channel takes anything in database orders/2024+x (the file has too little waste for every channel); --force compacts it anyway",
             "",
         ),
         (
@@ -509,7 +509,7 @@ async fn run_that_cannot_start_anything_is_refused_at_once() {
             "enforce",
             excluded,
             &["compact", "--node", "node1@127.0.0.1"],
-            "no channel takes anything of node node1@127.0.0.1",
+            "no channel takes anything in node node1@127.0.0.1",
             "",
         ),
         (
@@ -531,7 +531,7 @@ async fn run_that_cannot_start_anything_is_refused_at_once() {
             "enforce",
             "",
             &["runs", "--cancel", "9"],
-            "no open run has the number 9; recliner runs lists them",
+            "no open run has the number 9; recliner runs lists the open ones",
             "",
         ),
     ] {
@@ -607,7 +607,7 @@ async fn older_service_is_reported_with_its_missing_route() {
         (&["compact", "orders"], "runs"),
         (&["runs"], "runs"),
     ] {
-        let error = format!("there is no /api/v1/{route}; there are /api/v1/status and plan");
+        let error = format!("it has no /api/v1/{route}; there are /api/v1/status and plan");
         let body = json!({ "status": "error", "errorType": "not_found", "error": error });
         let fake = Fake::answering(StatusCode::NOT_FOUND, &body.to_string()).await;
         let ran = recliner(&[words, &["--recliner.url", &fake.url]].concat(), &[]).await;

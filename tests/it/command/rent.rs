@@ -172,7 +172,7 @@ async fn import_as_rent_prints_channels_that_keep_smooshs_mean_waste() {
         " Mean waste: ",
         " Rewritten per day: ",
         " rent_dbs: databases waste ",
-        "smoosh is shown as it is set on the cluster",
+        "smoosh is shown with the cluster's settings",
         "name: rent_dbs",
         "name: rent_views",
         "name: index_cleanup",

@@ -40,7 +40,7 @@ pub(crate) fn parse(database: &str, text: &str) -> Result<DaemonRule, String> {
     rule.opens = match (from, to) {
         (Some(from), Some(to)) => daily(from, to),
         (None, None) => Opening::Always,
-        _ => return Err("from and to come together or not at all".to_owned()),
+        _ => return Err("from and to must be given together".to_owned()),
     };
     Ok(rule)
 }
@@ -58,7 +58,7 @@ fn percent(key: &str, value: &Term) -> Result<u32, String> {
         Term::Atom(_) | Term::Integer(_) | Term::Float(_) | Term::Tuple(_) | Term::List(_) => None,
     };
     read.map(|percent| u32::try_from(percent.max(0)).unwrap_or(u32::MAX))
-        .ok_or_else(|| format!("{key} is written as in \"70%\", with whole per cents"))
+        .ok_or_else(|| format!("{key} must be a whole percentage, such as \"70%\""))
 }
 
 fn time(key: &str, value: &Term) -> Result<HourMinute, String> {
@@ -66,7 +66,7 @@ fn time(key: &str, value: &Term) -> Result<HourMinute, String> {
         Term::Text(text) => hour_minute(text),
         Term::Atom(_) | Term::Integer(_) | Term::Float(_) | Term::Tuple(_) | Term::List(_) => None,
     };
-    read.ok_or_else(|| format!("{key} is written as in \"20:00\""))
+    read.ok_or_else(|| format!("{key} must be a time such as \"20:00\""))
 }
 
 fn truth(key: &str, value: &Term) -> Result<bool, String> {
@@ -74,5 +74,5 @@ fn truth(key: &str, value: &Term) -> Result<bool, String> {
     if word("true") || word("false") {
         return Ok(word("true"));
     }
-    Err(format!("{key} is true or false without quotes"))
+    Err(format!("{key} must be true or false, without quotes"))
 }

@@ -111,11 +111,11 @@ fn reports_odd_lines_by_place_without_values() {
         problems(&ini),
         [
             "0.ini:1: is before the first [section] and is ignored",
-            "0.ini:2: starts with [ but is not a section: write [name] with nothing after it; the lines below still belong to []",
-            "0.ini:3: starts with [ but is not a section: write [name] with nothing after it; the lines below still belong to []",
+            "0.ini:2: starts with [ but is not a section: write [name] with nothing after it; the lines below it still belong to []",
+            "0.ini:3: starts with [ but is not a section: write [name] with nothing after it; the lines below it still belong to []",
             "0.ini:5: is not a setting: write key = value",
             "0.ini:6: is not a setting: write key = value",
-            "0.ini:7: starts with [ but is not a section: write [name] with nothing after it; the lines below still belong to [s]",
+            "0.ini:7: starts with [ but is not a section: write [name] with nothing after it; the lines below it still belong to [s]",
         ]
     );
 }

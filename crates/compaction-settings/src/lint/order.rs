@@ -38,7 +38,7 @@ fn never_starts_message(one: &SmooshChannel, why: &str, after: &[SmooshChannel])
     } else {
         format!(", and {} never see them", after.join(", "))
     };
-    format!("takes {what} and never starts one, because {why}{sees}")
+    format!("takes {what} but never starts one, because {why}{sees}")
 }
 
 /// Why a channel takes nothing because of its own bounds.
@@ -47,7 +47,7 @@ fn takes_nothing(channel: &SmooshChannel) -> Option<String> {
         return None;
     }
     if channel.min_size == BEYOND {
-        return Some("takes nothing: its min_size is more than any file has".to_owned());
+        return Some("takes nothing: its min_size is larger than any file".to_owned());
     }
     if let Some(max) = channel.max_size
         && channel.min_size >= max
@@ -140,7 +140,7 @@ fn leftover_after(a: &SmooshChannel, b: &SmooshChannel) -> Option<String> {
     )]
     let least = size(least as u64);
     Some(format!(
-        "gets only what {} before it leaves: ratios of at most {}, which for this much slack means files of {least} and more",
+        "gets only what {} before it does not take: ratios of at most {}, which with this much slack means files of {least} or more",
         a.shown(),
         a.min_priority
     ))

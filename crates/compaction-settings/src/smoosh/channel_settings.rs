@@ -37,7 +37,7 @@ impl BrokenSetting {
             after => format!(", and neither do those tried after it: {}", after.join(", ")),
         };
         let message = format!(
-            "{value:?} is not a valid {what} for smoosh, which reads {numbers}: it fails on every {kind} that comes this far, so this channel takes nothing{after}"
+            "{value:?} is not a valid {what} for smoosh, which reads {numbers}: it fails on every {kind} that reaches this channel, so the channel takes nothing{after}"
         );
         findings.warn(&section_of(name), key, message);
         BrokenChannel { name: name.to_owned(), kind, key, min_changes, not_reached }
@@ -68,7 +68,7 @@ pub(super) fn read(
     let section = section_of(name);
     if name.is_empty() {
         let message = format!(
-            "an empty name in the list of {} channels makes a ratio channel without a name",
+            "an empty name in the list of {} channels creates a ratio channel without a name",
             kind
         );
         findings.warn("smoosh", None, message);
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
         }
         channel.min_priority = 0.0;
         channel.drops_empty_files = true;
-        let message = "infinity makes smoosh drop files without live bytes that come to this channel and still take those that need an upgrade: remove the key, it says nothing about upgrades";
+        let message = "infinity makes smoosh drop files without live bytes that reach this channel, but still take those that need an upgrade: remove the key, which does not affect upgrades";
         self.findings.warn(self.section, "min_priority", message);
     }
 

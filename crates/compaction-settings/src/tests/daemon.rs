@@ -48,15 +48,15 @@ fn unreadable_rules_are_reported_and_left_out() {
     assert_eq!(
         finding_texts(&settings.findings),
         [
-            "warning: [compactions] a: is ignored by the daemon, which cannot read it: from and to come together or not at all",
+            "warning: [compactions] a: is ignored by the daemon, which cannot read it: from and to must be given together",
             "warning: [compactions] b: is ignored by the daemon, which cannot read it: it is not a list",
-            "warning: [compactions] c: is ignored by the daemon, which cannot read it: db_fragmentation is written as in \"70%\", with whole per cents",
-            "warning: [compactions] d: is ignored by the daemon, which cannot read it: db_fragmentation is written as in \"70%\", with whole per cents",
-            "warning: [compactions] e: is ignored by the daemon, which cannot read it: strict_window is true or false without quotes",
+            "warning: [compactions] c: is ignored by the daemon, which cannot read it: db_fragmentation must be a whole percentage, such as \"70%\"",
+            "warning: [compactions] d: is ignored by the daemon, which cannot read it: db_fragmentation must be a whole percentage, such as \"70%\"",
+            "warning: [compactions] e: is ignored by the daemon, which cannot read it: strict_window must be true or false, without quotes",
             "warning: [compactions] f: is ignored by the daemon, which cannot read it: letter 27: a comma or ] is missing",
             "warning: [compactions] g: is ignored by the daemon, which cannot read it: colour is not one of its parameters",
             "warning: [compactions] h: is ignored by the daemon, which cannot read it: it contains something other than pairs",
-            "warning: [compactions] i: is ignored by the daemon, which cannot read it: to is written as in \"20:00\"",
+            "warning: [compactions] i: is ignored by the daemon, which cannot read it: to must be a time such as \"20:00\"",
         ]
     );
 }
@@ -73,10 +73,10 @@ fn reports_rules_that_the_daemon_does_not_find() {
         finding_texts(&settings.findings),
         [
             "warning: [compactions] Orders: does nothing: no database can have this name",
-            "warning: [compactions] _default: is emptied, so databases without a rule of their own are not compacted",
+            "warning: [compactions] _default: is empty, so databases without their own rule are not compacted",
             "warning: [compactions] _default : does nothing: CouchDB keeps the spaces around the key as part of the key",
-            "warning: [compactions] a: is ignored by the daemon, which cannot read it: letter 38: the comment after % takes in the full stop that CouchDB adds at the end",
-            "note: [compactions]: local.ini:5: takes away what an earlier file sets for _default",
+            "warning: [compactions] a: is ignored by the daemon, which cannot read it: letter 38: the comment after % swallows the full stop that CouchDB adds at the end",
+            "note: [compactions]: local.ini:5: removes the value that an earlier file sets for _default",
         ]
     );
 }
@@ -93,7 +93,7 @@ fn reports_keys_that_the_daemon_does_not_read() {
         [
             "error: [compaction_daemon] min_file_size: is not an integer, so the daemon crashes at every file: its default of 131072 is assumed",
             "warning: [compaction_daemon] foo: does nothing: the daemon reads no such key",
-            "warning: [compactions] _default: is missing, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",
+            "warning: [compactions] _default: is missing, so databases without their own rule are not compacted; CouchDB 2.3's default.ini sets it to 70% and 60%: also name that file if it is in use",
         ]
     );
 }

@@ -22,24 +22,24 @@ fn invalid_number_disables_its_channel_and_later_ones() {
         "[smoosh]\ndb_channels = zz, big\n[smoosh.big]\nconcurrency = 0\nmin_size = 1e9\n",
         &[
             "warning: [smoosh] db_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_dbs, ratio_dbs, slack_dbs), and channels are tried by name: big, ratio_dbs, slack_dbs, upgrade_dbs, zz",
-            "warning: [smoosh.big] min_size: \"1e9\" is not a valid number for smoosh, which reads 2.5, 7, 1.0e9 (not 1e9) or infinity: it fails on every db that comes this far, so this channel takes nothing, and neither do those tried after it: ratio_dbs, slack_dbs, upgrade_dbs, zz",
-            "note: [smoosh]: min_priority is left out in ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
-            "note: [smoosh]: min_priority is left out in slack_views: CouchDB 3.5.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
+            "warning: [smoosh.big] min_size: \"1e9\" is not a valid number for smoosh, which reads 2.5, 7, 1.0e9 (not 1e9) or infinity: it fails on every db that reaches this channel, so the channel takes nothing, and neither do those tried after it: ratio_dbs, slack_dbs, upgrade_dbs, zz",
+            "note: [smoosh]: min_priority is missing in ratio_views: CouchDB 3.5.0 uses more than 2, although its configuration reference says at least 5.0",
+            "note: [smoosh]: min_priority is missing in slack_views: CouchDB 3.5.0 uses more than 536870912, although its configuration reference says at least 16 MB",
         ],
     );
     assert_findings(
         "3.5.0",
         "[smoosh.slack_dbs]\nmin_changes = 5\nmin_size = x\n",
         &[
-            "warning: [smoosh.slack_dbs] min_size: \"x\" is not a valid number for smoosh, which reads 2.5, 7, 1.0e9 (not 1e9) or infinity: it fails on every db that comes this far, so this channel takes nothing, and neither do those tried after it: upgrade_dbs",
-            "note: [smoosh]: min_priority is left out in slack_views: CouchDB 3.5.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
+            "warning: [smoosh.slack_dbs] min_size: \"x\" is not a valid number for smoosh, which reads 2.5, 7, 1.0e9 (not 1e9) or infinity: it fails on every db that reaches this channel, so the channel takes nothing, and neither do those tried after it: upgrade_dbs",
+            "note: [smoosh]: min_priority is missing in slack_views: CouchDB 3.5.0 uses more than 536870912, although its configuration reference says at least 16 MB",
         ],
     );
     assert_findings(
         "3.5.0",
         "[smoosh.upgrade_dbs]\nmin_changes = 5.5\n",
         &[
-            "warning: [smoosh.upgrade_dbs] min_changes: \"5.5\" is not a valid integer for smoosh, which reads 7: it fails on every db that comes this far, so this channel takes nothing",
+            "warning: [smoosh.upgrade_dbs] min_changes: \"5.5\" is not a valid integer for smoosh, which reads 7: it fails on every db that reaches this channel, so the channel takes nothing",
         ],
     );
 }
@@ -50,7 +50,7 @@ fn non_breaking_space_is_part_of_the_value() {
         "3.5.0",
         "[smoosh.upgrade_dbs]\nmin_priority =\u{a0} 1.3\n",
         &[
-            "warning: [smoosh.upgrade_dbs] min_priority: \"\\u{a0} 1.3\" is not a valid number for smoosh, which reads 2.5, 7, 1.0e9 (not 1e9) or infinity: it fails on every db that comes this far, so this channel takes nothing",
+            "warning: [smoosh.upgrade_dbs] min_priority: \"\\u{a0} 1.3\" is not a valid number for smoosh, which reads 2.5, 7, 1.0e9 (not 1e9) or infinity: it fails on every db that reaches this channel, so the channel takes nothing",
         ],
     );
 }
@@ -61,28 +61,28 @@ fn channel_that_never_starts_still_takes_targets() {
         "3.5.0",
         "[smoosh.ratio_dbs]\nconcurrency = 0\n",
         &[
-            "warning: [smoosh.ratio_dbs]: takes targets and never starts one, because its concurrency is below 1, and slack_dbs, upgrade_dbs never see them",
+            "warning: [smoosh.ratio_dbs]: takes targets but never starts one, because its concurrency is below 1, and slack_dbs, upgrade_dbs never see them",
         ],
     );
     assert_findings(
         "3.5.0",
         "[smoosh.upgrade_dbs]\nconcurrency = -1\n",
         &[
-            "warning: [smoosh.upgrade_dbs]: takes targets and never starts one, because its concurrency is below 1",
+            "warning: [smoosh.upgrade_dbs]: takes targets but never starts one, because its concurrency is below 1",
         ],
     );
     assert_findings(
         "3.5.0",
         "[smoosh.ratio_dbs]\nfrom = 24:00\nto = 24:01\nstrict_window = true\n",
         &[
-            "warning: [smoosh.ratio_dbs]: takes targets and never starts one, because its window never opens, and slack_dbs, upgrade_dbs never see them",
+            "warning: [smoosh.ratio_dbs]: takes targets but never starts one, because its window never opens, and slack_dbs, upgrade_dbs never see them",
         ],
     );
     assert_findings(
         "3.5.0",
         "[smoosh.ratio_views]\ncapacity = 0\n",
         &[
-            "warning: [smoosh.ratio_views]: takes targets and never starts one, because its capacity makes it crash, and slack_views, upgrade_views never see them",
+            "warning: [smoosh.ratio_views]: takes targets but never starts one, because its capacity makes it crash, and slack_views, upgrade_views never see them",
             "warning: [smoosh.ratio_views] capacity: \"0\" is not an integer above 0: smoosh's channel crashes at every target",
         ],
     );
@@ -90,7 +90,7 @@ fn channel_that_never_starts_still_takes_targets() {
         "3.5.0",
         "[smoosh.slack_views]\nconcurrency=x\n",
         &[
-            "warning: [smoosh.slack_views]: takes targets and never starts one, because its concurrency makes it crash, and upgrade_views never see them",
+            "warning: [smoosh.slack_views]: takes targets but never starts one, because its concurrency makes it crash, and upgrade_views never see them",
             "warning: [smoosh.slack_views] concurrency: \"x\" is not an integer: smoosh's channel crashes at every target",
         ],
     );
@@ -98,8 +98,8 @@ fn channel_that_never_starts_still_takes_targets() {
         "3.5.0",
         "[smoosh.ratio_dbs]\nmin_priority = infinity\n",
         &[
-            "warning: [smoosh.ratio_dbs]: takes files without live bytes and never starts one, because its min_priority is infinity, which fails on what it takes, and slack_dbs, upgrade_dbs never see them",
-            "note: [smoosh]: min_priority is left out in ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+            "warning: [smoosh.ratio_dbs]: takes files without live bytes but never starts one, because its min_priority is infinity, which fails on every target that it takes, and slack_dbs, upgrade_dbs never see them",
+            "note: [smoosh]: min_priority is missing in ratio_views: CouchDB 3.5.0 uses more than 2, although its configuration reference says at least 5.0",
         ],
     );
 }
@@ -110,7 +110,7 @@ fn reports_settings_without_effect() {
         "3.5.0",
         "[smoosh.ratio_dbs]\npriority = slack\nfoo = 1\n[smoosh.nobody]\na=1\n",
         &[
-            "warning: [smoosh.nobody]: does nothing: no list of channels in [smoosh] names this one",
+            "warning: [smoosh.nobody]: does nothing: no list of channels in [smoosh] contains this one",
             "warning: [smoosh.ratio_dbs] foo: does nothing: smoosh reads no such key",
             "warning: [smoosh.ratio_dbs] priority: \"slack\" does nothing: the priority of the built-in channel ratio_dbs is ratio",
         ],
@@ -132,7 +132,7 @@ fn reports_settings_without_effect() {
         "3.2.2",
         "[smoosh]\nwait_secs = x\nschema_channels = a\npersist=true\n",
         &[
-            "error: [smoosh] wait_secs: is not a number of seconds: smoosh's channels crash as they start, and nothing is compacted",
+            "error: [smoosh] wait_secs: is not a number of seconds: smoosh's channels crash when they start, and nothing is compacted",
             "warning: [smoosh] persist: does nothing: smoosh reads no such key",
             "note: [smoosh] schema_channels: does nothing in CouchDB",
         ],
@@ -171,17 +171,17 @@ fn reports_settings_of_other_sections_and_versions() {
         &[
             "warning: [SMOOSH]: does nothing: names of sections are case-sensitive: write [smoosh]",
             "warning: [Smoosh.ratio_dbs]: does nothing: names of sections are case-sensitive: write [smoosh.ratio_dbs]",
-            "warning: [smoosh] min_file_size: does nothing: it is CouchDB 2's; smoosh has min_size in the section of each channel",
+            "warning: [smoosh] min_file_size: does nothing: it is a setting of CouchDB 2; smoosh has min_size in each channel's section",
             "warning: [smoosh] min_size: does nothing here: smoosh reads it in the section of a channel, such as [smoosh.ratio_dbs]",
             "warning: [smoosh.upgrade_dbs] db_channels: does nothing here: smoosh reads it in [smoosh]",
-            "warning: [smoosh.upgrade_dbs] min_file_size: does nothing: it is CouchDB 2's; smoosh has min_size in the section of each channel",
+            "warning: [smoosh.upgrade_dbs] min_file_size: does nothing: it is a setting of CouchDB 2; smoosh has min_size in each channel's section",
         ],
     );
     let rule =
         |more: &str| format!("[compactions]\n_default = [{{db_fragmentation, \"70%\"}}{more}]\n");
     let (always, nightly) = (rule(""), rule(", {from, \"23:00\"}, {to, \"04:00\"}"));
-    let nothing = "warning: [compactions]: does nothing: CouchDB 3.5.0 has smoosh in place of the compaction daemon and never reads these rules";
-    let window = ", not even for their windows (23:00 to 04:00): each channel of smoosh has from and to, in UTC";
+    let nothing = "warning: [compactions]: does nothing: CouchDB 3.5.0 has smoosh instead of the compaction daemon and never reads these rules";
+    let window = ", not even for their windows (23:00 to 04:00): each smoosh channel has from and to, in UTC";
     assert_findings("3.5.0", &always, &[nothing]);
     assert_findings("3.5.0", &nightly, &[&format!("{nothing}{window}")]);
     assert_findings("2.3.1", &nightly, &[]);
@@ -224,8 +224,8 @@ fn meaning_of_channel_lists_depends_on_version() {
         "3.2.2",
         "[smoosh]\ndb_channels = zz_dbs\n[smoosh.zz_dbs]\npriority = upgrade\n",
         &[
-            "note: [smoosh]: min_priority is left out in ratio_views: CouchDB 3.2.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
-            "note: [smoosh]: min_priority is left out in slack_views: CouchDB 3.2.2 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
+            "note: [smoosh]: min_priority is missing in ratio_views: CouchDB 3.2.2 uses more than 2, although its configuration reference says at least 5.0",
+            "note: [smoosh]: min_priority is missing in slack_views: CouchDB 3.2.2 uses more than 536870912, although its configuration reference says at least 16 MB",
             "note: [smoosh.zz_dbs]: matches nothing on CouchDB 3: older file formats read as the newest once opened",
         ],
     );
@@ -235,20 +235,20 @@ fn meaning_of_channel_lists_depends_on_version() {
         &[
             "warning: [smoosh] view_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_views, ratio_views, slack_views), and channels are tried by name: ratio_dbs, ratio_views, slack_views, upgrade_views",
             "warning: [smoosh.ratio_views]: takes nothing: ratio_dbs is tried first and takes all of the same targets",
-            "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_dbs, ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
-            "note: [smoosh.slack_views]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
+            "note: [smoosh]: min_priority is missing in ratio_dbs, ratio_dbs, ratio_views: CouchDB 3.5.0 uses more than 2, although its configuration reference says at least 5.0",
+            "note: [smoosh.slack_views]: gets only what ratio_dbs before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",
         ],
     );
     assert_findings(
         "3.5.0",
         "[smoosh]\nview_channels = ,x\n",
         &[
-            "warning: [smoosh]: an empty name in the list of view channels makes a ratio channel without a name",
+            "warning: [smoosh]: an empty name in the list of view channels creates a ratio channel without a name",
             "warning: [smoosh] view_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_views, ratio_views, slack_views), and channels are tried by name: , ratio_views, slack_views, upgrade_views, x",
             "warning: [smoosh.ratio_views]: takes nothing: the channel without a name is tried first and takes all of the same targets",
             "warning: [smoosh.x]: takes nothing: the channel without a name is tried first and takes all of the same targets",
-            "note: [smoosh]: min_priority is left out in ratio_dbs, the channel without a name, ratio_views, x: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
-            "note: [smoosh.slack_views]: gets only what the channel without a name before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
+            "note: [smoosh]: min_priority is missing in ratio_dbs, the channel without a name, ratio_views, x: CouchDB 3.5.0 uses more than 2, although its configuration reference says at least 5.0",
+            "note: [smoosh.slack_views]: gets only what the channel without a name before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",
         ],
     );
 }
@@ -279,7 +279,7 @@ fn cleanup_is_on_by_default_since_3_3() {
         "3.2.2",
         "[smoosh]\ncleanup_index_files = true\n",
         &[
-            "note: [smoosh] cleanup_index_files: up to 3.2 smoosh cleans up as often as it compacts a view",
+            "note: [smoosh] cleanup_index_files: up to 3.2 smoosh cleans up each time it compacts a view",
         ],
     );
 }
@@ -296,7 +296,7 @@ fn reports_channels_that_take_nothing() {
     assert_findings(
         "3.5.0",
         "[smoosh.ratio_dbs]\nmin_size = infinity\n",
-        &["warning: [smoosh.ratio_dbs]: takes nothing: its min_size is more than any file has"],
+        &["warning: [smoosh.ratio_dbs]: takes nothing: its min_size is larger than any file"],
     );
     assert_findings(
         "3.5.0",
@@ -310,7 +310,7 @@ fn reports_channels_that_take_nothing() {
         "[smoosh.ratio_dbs]\nmin_priority = 0\nmax_priority = 0\n",
         &[
             "warning: [smoosh.ratio_dbs]: takes nothing: no priority is both more than min_priority, 0, and no more than max_priority, 0",
-            "note: [smoosh]: min_priority is left out in ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+            "note: [smoosh]: min_priority is missing in ratio_views: CouchDB 3.5.0 uses more than 2, although its configuration reference says at least 5.0",
         ],
     );
     assert_findings(
@@ -318,7 +318,7 @@ fn reports_channels_that_take_nothing() {
         "[smoosh.ratio_dbs]\nmin_priority = infinity\n",
         &[
             "warning: [smoosh.ratio_dbs]: takes only files without live bytes: its min_priority is infinity",
-            "note: [smoosh]: min_priority is left out in ratio_views: CouchDB 3.2.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+            "note: [smoosh]: min_priority is missing in ratio_views: CouchDB 3.2.2 uses more than 2, although its configuration reference says at least 5.0",
         ],
     );
     assert_findings(
@@ -326,7 +326,7 @@ fn reports_channels_that_take_nothing() {
         "[smoosh.slack_views]\nmin_priority=1000000000\nmax_size=900000000\n",
         &[
             "warning: [smoosh.slack_views]: takes only files without live bytes: a file of at most max_size, 900000000 bytes, has no slack of more than min_priority, 1000000000 bytes",
-            "note: [smoosh]: min_priority is left out in slack_dbs: CouchDB 3.5.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
+            "note: [smoosh]: min_priority is missing in slack_dbs: CouchDB 3.5.0 uses more than 536870912, although its configuration reference says at least 16 MB",
         ],
     );
     assert_findings(
@@ -370,15 +370,15 @@ fn reports_channels_shadowed_by_earlier_ones() {
         "[smoosh]\ndb_channels = a_dbs\n[smoosh.a_dbs]\nmin_size=20000000\n",
         &[
             "warning: [smoosh] db_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_dbs, ratio_dbs, slack_dbs), and channels are tried by name: a_dbs, ratio_dbs, slack_dbs, upgrade_dbs",
-            "note: [smoosh]: min_priority is left out in a_dbs, ratio_dbs, ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+            "note: [smoosh]: min_priority is missing in a_dbs, ratio_dbs, ratio_views: CouchDB 3.5.0 uses more than 2, although its configuration reference says at least 5.0",
         ],
     );
     assert_findings(
         "3.5.0",
         "[smoosh.ratio_dbs]\nmin_priority = 4\n",
         &[
-            "note: [smoosh]: min_priority is left out in ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
-            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 4, which for this much slack means files of 682.7 MiB and more",
+            "note: [smoosh]: min_priority is missing in ratio_views: CouchDB 3.5.0 uses more than 2, although its configuration reference says at least 5.0",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it does not take: ratios of at most 4, which with this much slack means files of 682.7 MiB or more",
         ],
     );
 }
@@ -391,7 +391,7 @@ fn reports_misleading_lines_of_ini_files() {
         &[
             "warning: [smoosh.ratio_dbs]: local.ini:2: gives min_size an empty value, which this version ignores: an earlier file's value stays",
             "warning: [smoosh.ratio_dbs]: local.ini:3: is not a setting: write key = value",
-            "warning: [smoosh.ratio_dbs]: local.ini:4: starts with [ but is not a section: write [name] with nothing after it; the lines below still belong to [smoosh.ratio_dbs]",
+            "warning: [smoosh.ratio_dbs]: local.ini:4: starts with [ but is not a section: write [name] with nothing after it; the lines below it still belong to [smoosh.ratio_dbs]",
         ],
     );
 }
@@ -402,9 +402,9 @@ fn reports_ignored_names_that_are_not_shard_files() {
         "3.5.0",
         "[smoosh.ignore]\nshards/00000000-7fffffff/db.1 = true\nshards/00000000-ffffffff/all.1 = true\n_dbs=true\nfoo=true\nshards/00000000-7fffffff/x.1 = True\nshards/00000000-7fffffff/y.1.couch = true\n_users = false\n",
         &[
-            "warning: [smoosh.ignore] foo: names no shard file, so it keeps smoosh only from cleaning up the index files of that database (and from a database that this node alone has): name shards/RANGE/db.SUFFIX to ignore a shard",
+            "warning: [smoosh.ignore] foo: is not the name of a shard file, so it only stops smoosh from cleaning up that database's index files (and from compacting a database that only this node has): write shards/RANGE/db.SUFFIX to ignore a shard",
             "warning: [smoosh.ignore] shards/00000000-7fffffff/x.1: does nothing: a name is ignored only where its value is exactly \"true\"",
-            "warning: [smoosh.ignore] shards/00000000-7fffffff/y.1.couch: does nothing: smoosh knows files without the ending .couch",
+            "warning: [smoosh.ignore] shards/00000000-7fffffff/y.1.couch: does nothing: smoosh knows files by their names without .couch",
             "note: [smoosh.ignore] _users: does nothing: a name is ignored only where its value is exactly \"true\"",
         ],
     );
@@ -416,11 +416,11 @@ fn reports_the_defaults_in_effect_if_nothing_is_set() {
     assert_eq!(
         texts,
         [
-            "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
-            "note: [smoosh]: min_priority is left out in slack_dbs, slack_views: CouchDB 3.5.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
-            "note: [smoosh] cleanup_index_files: is left out and therefore on since CouchDB 3.3, though its documentation says off",
-            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
-            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
+            "note: [smoosh]: min_priority is missing in ratio_dbs, ratio_views: CouchDB 3.5.0 uses more than 2, although its configuration reference says at least 5.0",
+            "note: [smoosh]: min_priority is missing in slack_dbs, slack_views: CouchDB 3.5.0 uses more than 536870912, although its configuration reference says at least 16 MB",
+            "note: [smoosh] cleanup_index_files: is missing and therefore on since CouchDB 3.3, although its documentation says off",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",
             "note: [smoosh.upgrade_dbs]: matches nothing on CouchDB 3: older file formats read as the newest once opened",
         ]
     );
@@ -428,11 +428,11 @@ fn reports_the_defaults_in_effect_if_nothing_is_set() {
     assert_eq!(
         texts,
         [
-            "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.2.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
-            "note: [smoosh]: min_priority is left out in slack_dbs, slack_views: CouchDB 3.2.2 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
+            "note: [smoosh]: min_priority is missing in ratio_dbs, ratio_views: CouchDB 3.2.2 uses more than 2, although its configuration reference says at least 5.0",
+            "note: [smoosh]: min_priority is missing in slack_dbs, slack_views: CouchDB 3.2.2 uses more than 536870912, although its configuration reference says at least 16 MB",
             "note: [smoosh] cleanup_index_files: is off unless exactly \"true\" up to 3.2, so there is no cleanup channel",
-            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
-            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",
             "note: [smoosh.upgrade_dbs]: matches nothing on CouchDB 3: older file formats read as the newest once opened",
         ]
     );
@@ -440,10 +440,10 @@ fn reports_the_defaults_in_effect_if_nothing_is_set() {
     assert_eq!(
         texts,
         [
-            "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.1.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+            "note: [smoosh]: min_priority is missing in ratio_dbs, ratio_views: CouchDB 3.1.2 uses more than 2, although its configuration reference says at least 5.0",
             "note: [smoosh] cleanup_index_files: is off unless exactly \"true\" up to 3.2, so there is no cleanup channel",
-            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 32 MiB and more",
-            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 32 MiB and more",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it does not take: ratios of at most 2, which with this much slack means files of 32 MiB or more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it does not take: ratios of at most 2, which with this much slack means files of 32 MiB or more",
             "note: [smoosh.upgrade_dbs]: matches nothing on CouchDB 3: older file formats read as the newest once opened",
         ]
     );
@@ -452,8 +452,8 @@ fn reports_the_defaults_in_effect_if_nothing_is_set() {
         texts,
         [
             "note: [smoosh] cleanup_index_files: is off unless exactly \"true\" up to 3.2, so there is no cleanup channel",
-            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 5, which for this much slack means files of 20 MiB and more",
-            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 5, which for this much slack means files of 20 MiB and more",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it does not take: ratios of at most 5, which with this much slack means files of 20 MiB or more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it does not take: ratios of at most 5, which with this much slack means files of 20 MiB or more",
             "note: [smoosh.upgrade_dbs]: matches nothing on CouchDB 3: older file formats read as the newest once opened",
         ]
     );
@@ -463,12 +463,12 @@ fn reports_the_defaults_in_effect_if_nothing_is_set() {
     assert_eq!(
         texts,
         [
-            "warning: [smoosh]: the CouchDB version \"\" cannot be read, so the rules of 3.5.2 are assumed",
-            "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.5.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
-            "note: [smoosh]: min_priority is left out in slack_dbs, slack_views: CouchDB 3.5.2 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
-            "note: [smoosh] cleanup_index_files: is left out and therefore on since CouchDB 3.3, though its documentation says off",
-            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
-            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
+            "warning: [smoosh]: \"\" is not a CouchDB version, so the rules of 3.5.2 are assumed",
+            "note: [smoosh]: min_priority is missing in ratio_dbs, ratio_views: CouchDB 3.5.2 uses more than 2, although its configuration reference says at least 5.0",
+            "note: [smoosh]: min_priority is missing in slack_dbs, slack_views: CouchDB 3.5.2 uses more than 536870912, although its configuration reference says at least 16 MB",
+            "note: [smoosh] cleanup_index_files: is missing and therefore on since CouchDB 3.3, although its documentation says off",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",
             "note: [smoosh.upgrade_dbs]: matches nothing on CouchDB 3: older file formats read as the newest once opened",
         ]
     );
@@ -476,11 +476,11 @@ fn reports_the_defaults_in_effect_if_nothing_is_set() {
     assert_eq!(
         texts,
         [
-            "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.9.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
-            "note: [smoosh]: min_priority is left out in slack_dbs, slack_views: CouchDB 3.9.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
-            "note: [smoosh] cleanup_index_files: is left out and therefore on since CouchDB 3.3, though its documentation says off",
-            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
-            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
+            "note: [smoosh]: min_priority is missing in ratio_dbs, ratio_views: CouchDB 3.9.0 uses more than 2, although its configuration reference says at least 5.0",
+            "note: [smoosh]: min_priority is missing in slack_dbs, slack_views: CouchDB 3.9.0 uses more than 536870912, although its configuration reference says at least 16 MB",
+            "note: [smoosh] cleanup_index_files: is missing and therefore on since CouchDB 3.3, although its documentation says off",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",
             "note: [smoosh.upgrade_dbs]: matches nothing on CouchDB 3: older file formats read as the newest once opened",
         ]
     );

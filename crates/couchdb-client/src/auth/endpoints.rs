@@ -159,7 +159,7 @@ impl Auth {
             Err(Error::Status { status: 500, reason, .. })
                 if reason.contains("function_clause") =>
             {
-                "HTTP 500, as for a wrong password".to_owned()
+                "HTTP 500, as if the password were wrong".to_owned()
             }
             Err(error) if !is_unknown_there(&error) => {
                 auth.login_failed(error.clone());
@@ -318,7 +318,7 @@ impl Auth {
                     }
                     tracing::warn!(
                         address = %server.address,
-                        "this server offers no session, so the password goes with each request, a few at a time: is the cookie handler among [chttpd] authentication_handlers, and are POST /_session and its cookie let through?"
+                        "this server offers no session, so each request carries the password, a few at a time: is the cookie handler among [chttpd] authentication_handlers, and do proxies pass POST /_session and its cookie?"
                     );
                     server.auth.disable_sessions(login.generation);
                 }

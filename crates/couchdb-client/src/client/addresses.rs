@@ -98,7 +98,7 @@ impl Client {
                 Ok(name) => {
                     tracing::debug!(node = %node.name, %address, %name, "another node answers there");
                 }
-                Err(error) => tracing::debug!(node = %node.name, %error, "no own address yet"),
+                Err(error) => tracing::debug!(node = %node.name, %error, "no direct address yet"),
             }
         }
     }
@@ -112,7 +112,7 @@ impl Client {
             Ok(Ok(Greeting::Other(found))) => {
                 tracing::debug!(node = %node.name, address = %server.address, found, "no CouchDB answers there");
             }
-            Ok(Err(error)) => tracing::debug!(node = %node.name, %error, "no own address yet"),
+            Ok(Err(error)) => tracing::debug!(node = %node.name, %error, "no direct address yet"),
             Err(_) => {
                 tracing::debug!(node = %node.name, address = %server.address, "no answer there");
             }

@@ -212,7 +212,7 @@ fn is_answer(read: &wire::MapChanges) -> Result<(), String> {
     has_seq(read)?;
     let rows = read.results.len();
     if rows > MAX_ROWS {
-        return Err(format!("it has {rows} rows, and at most {MAX_ROWS} were requested"));
+        return Err(format!("it has {rows} rows, but at most {MAX_ROWS} were requested"));
     }
     check_db_names(read.results.iter().filter_map(|row| row.id.as_deref()))
 }

@@ -56,7 +56,7 @@ pub(super) fn check_db_names(
 /// Checks that an answer is about this database and holds facts.
 fn about(name: &str, info: &wire::ShardInfo) -> Result<(), String> {
     match &info.db_name {
-        Some(other) if other != name => Err(format!("it is about {other:?}")),
+        Some(other) if other != name => Err(format!("it describes {other:?} instead")),
         _ if !info.has_data() => Err("it has neither sizes nor a sequence".to_owned()),
         _ => Ok(()),
     }
@@ -89,7 +89,7 @@ impl Client {
     pub async fn membership(&self) -> Result<wire::Membership, Error> {
         let names = |members: &wire::Membership| {
             let named = members.all_nodes.is_some() || members.cluster_nodes.is_some();
-            if named { Ok(()) } else { Err("it names no nodes".to_owned()) }
+            if named { Ok(()) } else { Err("it lists no nodes".to_owned()) }
         };
         let members = self.get_checked(Route::Membership, names).await;
         self.explained(members).await
@@ -429,7 +429,7 @@ impl Client {
     pub async fn active_tasks(&self, node: &str) -> Result<Vec<wire::ActiveTask>, Error> {
         let check = |tasks: &wire::List<wire::ActiveTask>| match tasks.0.len() {
             ..=MAX_TASKS => Ok(()),
-            count => Err(format!("it has {count} tasks, and a node can run {MAX_TASKS} at most")),
+            count => Err(format!("it has {count} tasks, but a node can run at most {MAX_TASKS}")),
         };
         let tasks = self.get_checked(Route::ActiveTasks { node }, check).await?;
         Ok(tasks.0)

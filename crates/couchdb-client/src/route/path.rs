@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 pub enum Unaddressable {
     /// A path segment would be empty, `.` or `..`.
     #[error(
-        "{whole:?} cannot be addressed: a URL cannot carry {segment:?} as a path segment, so it is never sent"
+        "{whole:?} cannot be addressed: a URL cannot carry {segment:?} as a path segment, so recliner sends no such request"
     )]
     Segment {
         /// The segment.
@@ -29,7 +29,9 @@ pub enum Unaddressable {
         bytes: usize,
     },
     /// The URL library would send another path than the one intended.
-    #[error("{intended:?} cannot be addressed: it would be sent as {sent:?}, so it is never sent")]
+    #[error(
+        "{intended:?} cannot be addressed: it would be sent as {sent:?}, so recliner sends no such request"
+    )]
     Rewritten {
         /// The intended path.
         intended: String,

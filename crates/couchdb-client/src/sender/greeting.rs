@@ -48,7 +48,7 @@ impl Sender {
             Err(Error::Proxy { status, .. } | Error::Status { status: status @ 400..=499, .. }) => {
                 stranger(&format!("it answers GET / with HTTP {status}"))
             }
-            Err(Error::TooLarge { .. }) => stranger("its answer to GET / is large"),
+            Err(Error::TooLarge { .. }) => stranger("its answer to GET / is too large"),
             Err(error) => return Err(error),
         };
         Ok(Greeting::Other(description))
@@ -68,10 +68,10 @@ fn other_server(welcome: &wire::Welcome) -> Option<String> {
         return Some("is IBM Cloudant, which compacts by itself and shows no nodes".to_owned());
     }
     if let Some(name) = ["PouchDB", "Sync Gateway"].into_iter().find(|name| named(name)) {
-        return Some(format!("is {name}, not CouchDB: it has neither nodes nor shards"));
+        return Some(format!("is {name}, not CouchDB: it has no nodes or shards"));
     }
     if welcome.couchdb.is_none() {
-        return Some(stranger("its answer to GET / does not say couchdb"));
+        return Some(stranger("its answer to GET / does not contain couchdb"));
     }
     let old = matches!(version.split_once('.'), Some(("0" | "1" | "2", _)));
     old.then(|| format!("is CouchDB {version}, which is not supported: 3.0 or later"))
@@ -96,11 +96,11 @@ mod tests {
             ),
             (
                 r#"{"express-pouchdb":"Welcome!","version":"4.2.0","vendor":{"name":"PouchDB authors"}}"#,
-                Some("is PouchDB, not CouchDB: it has neither nodes nor shards"),
+                Some("is PouchDB, not CouchDB: it has no nodes or shards"),
             ),
             (
                 r#"{"couchdb":"Welcome","vendor":{"name":"Couchbase Sync Gateway","version":"3.1"},"version":"Couchbase Sync Gateway/3.1.0(577;) EE"}"#,
-                Some("is Sync Gateway, not CouchDB: it has neither nodes nor shards"),
+                Some("is Sync Gateway, not CouchDB: it has no nodes or shards"),
             ),
             (
                 r#"{"couchdb":"Welcome","version":"3.3.3+cloudant","vendor":{"name":"IBM Cloudant"}}"#,
@@ -109,7 +109,7 @@ mod tests {
             (
                 r#"{"version":"1"}"#,
                 Some(
-                    "answered, but it is not a CouchDB (its answer to GET / does not say couchdb): check the URL",
+                    "answered, but it is not a CouchDB (its answer to GET / does not contain couchdb): check the URL",
                 ),
             ),
         ] {

@@ -92,7 +92,7 @@ pub(super) fn distrust(error: &Error) -> Option<&'static str> {
     }
     let is_self_signed = matches!(why, CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity"));
     is_self_signed.then_some(
-        "the server shows a self-signed certificate, and the trusted ones do not include exactly that one: add what `openssl s_client -showcerts` shows",
+        "the server has a self-signed certificate, which is not among the trusted ones: add the one that `openssl s_client -showcerts` shows",
     )
 }
 
@@ -186,6 +186,6 @@ mod tests {
         let (trusted, shown) = (recipe("couch.example", &[]), recipe("couch.example", &[]));
         let error = verify(&trusted, &shown, "couch.example", 2026).unwrap_err();
         let why = distrust(&error).unwrap_or_else(|| panic!("{error}"));
-        assert!(why.contains("do not include exactly that one"), "{why}");
+        assert!(why.contains("is not among the trusted ones"), "{why}");
     }
 }

@@ -130,7 +130,7 @@ fn errors_name_unusable_tls_files() {
     let shown = settings(Tls { cert_file: missing, key_file: empty.clone(), ..Tls::default() });
     assert!(shown.starts_with("cert_file ") && shown.contains("missing.pem"), "{shown}");
     let shown = settings(Tls { key_file: empty, ..Tls::default() });
-    assert!(shown.contains("go together"), "{shown}");
+    assert!(shown.contains("need each other"), "{shown}");
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ pub enum TlsError {
         reason: String,
     },
     /// A certificate without its key, or a key without its certificate.
-    #[error("cert_file and key_file go together: give both or none")]
+    #[error("cert_file and key_file need each other: give both or none")]
     Half,
     /// The library refused what it was given.
     #[error("the certificates cannot be used")]
@@ -56,7 +56,7 @@ fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'st
     let certificates =
         read(key, path, |bytes| CertificateDer::pem_slice_iter(bytes).collect::<Result<_, _>>())?;
     if Vec::is_empty(&certificates) {
-        let reason = "it holds no certificate in PEM".to_owned();
+        let reason = "it contains no PEM certificate".to_owned();
         return Err(TlsError::File { key, path: path.to_owned(), reason });
     }
     Ok(certificates)

@@ -147,7 +147,7 @@ mod tests {
             assert!(UpdateLine::read(line.as_bytes()).is_err(), "{line}");
         }
         let line = format!(r#"{{"db_name":"{}","type":"created","seq":"1-x"}}"#, "x".repeat(5_000));
-        let why = "a database's name of 5000 bytes is longer than a file system takes";
+        let why = "a database name of 5000 bytes is longer than file systems allow";
         assert_eq!(UpdateLine::read(line.as_bytes()), Err(why.to_owned()));
     }
 

@@ -268,7 +268,7 @@ async fn a_value_set_by_hand_is_left_alone() {
     assert_eq!(cluster.value(A, "ratio_dbs").as_deref(), Some("3"));
     assert_eq!(state.nodes[A].taken_over, set_of(&["slack_dbs", "upgrade_dbs"]));
     let why = &state.nodes[A].not_taken_over["ratio_dbs"];
-    assert!(why.contains("was changed") && why.contains("\"3\""), "{why}");
+    assert!(why.contains("somebody changed") && why.contains("\"3\""), "{why}");
     running.stop().await;
     assert_eq!(cluster.value(A, "ratio_dbs").as_deref(), Some("3"));
     assert_eq!(cluster.node(A).in_force.get(MARK_SECTION), None);

@@ -13,7 +13,7 @@ use crate::{
 pub(crate) const RULE: Rule = Rule {
     code: "failing_compaction",
     finds: "Shards whose compactions failed so often in a row that recliner no longer starts them.",
-    because: "A compaction reads every document of a shard, so it ends at the first that cannot be read: each attempt fails at the same place, closes the shard for the requests of that moment, and frees nothing (couchdb#5070). Others fail for want of space, or because CouchDB was restarted, and succeed when that is over; only CouchDB's log tells. Replication between nodes does not repair a damaged file, because it looks for documents that a copy lacks. A damaged copy can be rebuilt from others; the commands are shown only if two others were read and have equal numbers of documents, deleted documents and bytes. recliner counts its own compactions: in advise mode there are none.",
+    because: "A compaction reads every document of a shard, so it ends at the first unreadable one: each attempt fails at the same place, closes the shard for the requests of that moment, and frees nothing (couchdb#5070). Others fail for lack of space, or because CouchDB was restarted, and succeed later; only CouchDB's log shows the cause. Replication between nodes does not repair a damaged file, because it looks for documents that a copy lacks. A damaged copy can be rebuilt from others; the commands are shown only if two others were read and have equal numbers of documents, deleted documents and bytes. recliner counts its own compactions: in advise mode there are none.",
     ..Rule::warning(check)
 };
 
@@ -33,19 +33,19 @@ fn finding(situation: &Situation<'_>, target: TargetRef<'_>, failures: u32) -> W
     let others = agreeing_copies(situation, target);
     let id = target.id();
     let mut remedy: Vec<Remedy> = vec![
-        format!("See in CouchDB's log of {} why it failed.", target.node()).as_str().into(),
+        format!("Look in CouchDB's log on {} for why it failed.", target.node()).as_str().into(),
         Remedy::recliner(
-            "If the volume was full, or CouchDB was restarted: put that right, and let recliner try again:",
+            "If the volume was full or CouchDB was restarted, fix that and let recliner try again:",
             &["release", &id.to_string()],
         ),
     ];
     match (&others[..], target.shard_name()) {
         ([_, _, ..], Some(shard)) => rebuild(situation, target, &shard, &others, &mut remedy),
-        _ => remedy.push("If the log shows that the file is damaged: fewer than two other copies are known to agree, so do not delete or replace this one. Copy the file, let all nodes answer, and restore from a backup what none has.".into()),
+        _ => remedy.push("If the log shows that the file is damaged, do not delete or replace it: fewer than two other copies are known to agree. Copy the file, bring all nodes up, and restore what no node has from a backup.".into()),
     }
     Wording {
         says: format!(
-            "The compaction of {} failed {} in a row, and is no longer tried.",
+            "The compaction of {} failed {} in a row, so recliner no longer tries it.",
             id.title(None),
             counted(failures.into(), "time", "times"),
         ),
@@ -89,16 +89,16 @@ fn rebuild(
     let look = |says: &str, copy: &TargetRef<'_>| Remedy::get(says, &["_node", copy.node(), shard]);
     let sync = |says: &str| Remedy::couchdb(says, "POST", &[db, "_sync_shards"], None);
     remedy.push(sync(
-        "If the log shows that the file is damaged, this copy can be rebuilt. First have the nodes send each other what only one of them has:",
+        "If the log shows that the file is damaged, this copy can be rebuilt. First make the nodes send each other what only one of them has:",
     ));
     for other in others {
         remedy.push(look(
-            "A minute later, see what this copy has (doc_count, doc_del_count):",
+            "A minute later, check what this copy has (doc_count, doc_del_count):",
             other,
         ));
     }
-    remedy.push(look("And see what the damaged one has:", &target));
-    remedy.push(format!("Go on only if all other copies have the same numbers, the damaged one has no more documents or deleted ones than they, nothing is written meanwhile, and all nodes are up. Then stop CouchDB on {node}, and on no other node.").as_str().into());
+    remedy.push(look("And check what the damaged one has:", &target));
+    remedy.push(format!("Continue only if all other copies have the same numbers, the damaged one has no more documents or deleted documents than they have, nothing is being written, and all nodes are up. Then stop CouchDB on {node} only.").as_str().into());
     let known = situation.snapshot().node(target.node_ix());
     let directories: Vec<&str> = known
         .into_iter()
@@ -118,12 +118,12 @@ fn rebuild(
             .as_str()
             .into(),
     );
-    remedy.push(sync("Have them send it all:"));
+    remedy.push(sync("Make them send everything:"));
     remedy.push(look(
-        "See that its doc_count and doc_del_count become those of the others:",
+        "Check that its doc_count and doc_del_count become those of the others:",
         &target,
     ));
-    remedy.push("If they do not, stop CouchDB there, give the file its name again and start it. If they do, keep the file that ends in .set-aside until a backup holds the database; then delete it, which frees its space.".into());
+    remedy.push("If they do not, stop CouchDB there, restore the file's name and start CouchDB. If they do, keep the file that ends in .set-aside until a backup has the database; then delete it, which frees its space.".into());
     remedy.push(Remedy::recliner(
         "Then let recliner compact it again:",
         &["release", &target.id().to_string()],
@@ -174,7 +174,7 @@ mod tests {
         let same = found(|_| {}, |_| {});
         assert_eq!(
             same.says,
-            "The compaction of orders 00-1f on a failed 5 times in a row, and is no longer tried."
+            "The compaction of orders 00-1f on a failed 5 times in a row, so recliner no longer tries it."
         );
         let texts: Vec<&str> = same.remedy.iter().filter_map(|it| it.text.as_deref()).collect();
         let name = "shards/00000000-1ffffffe/orders.1.couch";

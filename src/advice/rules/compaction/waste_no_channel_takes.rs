@@ -10,7 +10,7 @@ use crate::{
 pub(crate) const RULE: Rule = Rule {
     code: "waste_no_channel_takes",
     finds: "Much waste in files that no channel takes.",
-    because: "A ratio says how bloated a file is, not for how long its waste has been there: with smoosh's ratio of 2, a file that stopped growing at 1.9 keeps its waste for good. Channels by rent take such a file once its waste has cost as much as a compaction, so where there are any the rule is silent. The share of all files is `advice.untaken_waste`.",
+    because: "A ratio says how bloated a file is, not how long its waste has existed: with smoosh's ratio of 2, a file that stopped growing at 1.9 keeps its waste for ever. Channels by rent take such a file once its waste has cost as much as a compaction, so with such channels the rule is silent. The limit, as a share of all files, is `advice.untaken_waste`.",
     ..Rule::info(check)
 };
 
@@ -45,7 +45,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                 "See what channels by rent would do with it:",
                 &["what-if", "--channels", "rent"],
             ),
-            Remedy::configuration("If you like what you see:", "channels: rent"),
+            Remedy::configuration("If you like the result:", "channels: rent"),
         ],
     });
 }

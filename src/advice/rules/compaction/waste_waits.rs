@@ -11,8 +11,8 @@ use crate::{
 
 pub(crate) const RULE: Rule = Rule {
     code: "waste_waits",
-    finds: "Waste in targets that some channel takes, where recliner only advises, or leaves views alone (`views.enforce`).",
-    because: "In advise mode recliner starts nothing, so this waste is left to CouchDB's smoosh, if that runs. smoosh looks at a database only when it is written to, keeps its queue in memory, and knows neither free space nor load, so in a quiet cluster such waste can stay for good.",
+    finds: "Waste in targets that a channel takes, but that recliner does not compact because it only advises or leaves views alone (`views.enforce`).",
+    because: "In advise mode recliner starts nothing, so this waste is left to CouchDB's smoosh, if that runs. smoosh checks a database only when it is written to, keeps its queue in memory, and ignores free space and load, so in a quiet cluster such waste can stay for ever.",
     ..Rule::info(check)
 };
 
@@ -110,10 +110,10 @@ fn allow_whole_views(plan: &Plan) -> Option<Remedy> {
 /// How to let recliner do it. Even in enforce mode, single channels may still be set to advise.
 fn enforce(is_enforcing: bool) -> Remedy {
     if is_enforcing {
-        return "When you agree, remove mode: advise from these channels: recliner then compacts what waits in them, within limits and only while space and load allow.".into();
+        return "If you agree, remove mode: advise from these channels: recliner then compacts what waits in them, within limits and only while space and load allow.".into();
     }
     Remedy::configuration(
-        "When you agree, let recliner do it, within limits and only while space and load allow:",
+        "If you agree, let recliner do it, within limits and only while space and load allow:",
         "mode: enforce",
     )
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 pub(crate) const RULE: Rule = Rule {
     code: "deleted_documents",
     finds: "Databases in which a large share of all documents is deleted.",
-    because: "CouchDB keeps an entry for every deleted document for good, in both trees of the database, so that deletions replicate; compaction keeps it too. An entry takes about 200 bytes in each copy (measured from 100 to 300), 40 more for each further revision, ten times as much where a deletion kept a body; `recliner tombstones DB` measures it, and says who still reads the deletions. It is read by every new index build and replication, and counts as live bytes. Only a purge, or a new database filled by a replication that leaves deletions out, removes it. It is a warning if nothing but deleted documents is left. The share is `advice.deleted_documents`.",
+    because: "CouchDB keeps an entry for every deleted document for ever, in both trees of the database, so that deletions replicate; compaction also keeps it. An entry takes about 200 bytes in each copy (measured from 100 to 300), 40 more for each further revision, ten times as much where a deletion kept a body; `recliner tombstones DB` measures it, and says who still reads the deletions. Every new index build and replication reads it, and it counts as live bytes. Only a purge, or a new database filled by a replication without deletions, removes it. It is a warning if only deleted documents are left. The share is `advice.deleted_documents`.",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };
@@ -52,7 +52,7 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey, bytes: u64) -> Wo
     };
     let says = if docs == 0 {
         format!(
-            "{name} has no documents but {} deleted ones, which take {take} in all files.",
+            "{name} has only deleted documents, {} of them, which take {take} in all files.",
             grouped(deleted),
         )
     } else {
@@ -85,7 +85,7 @@ pub(in crate::advice) fn copy_without_deleted(name: &str) -> Vec<Remedy> {
     let into = format!("{name}-new");
     vec![
         Remedy::choice(format!(
-            "Decide whether any client still has to learn of these deletions; a replica that never hears of one keeps its document. {into} also lacks the _local documents of {name} (checkpoints), its purges and old revisions, and its sequences start over: each replication, each client of _changes and each index starts from the beginning."
+            "Decide whether any client still has to learn of these deletions; a replica that never receives one keeps its document. {into} also lacks the _local documents of {name} (checkpoints), its purges and old revisions, and its sequences start over: each replication, each client of _changes and each index starts from the beginning."
         )),
         copy_script(name, &into),
         catch_up_script(name, &into),
@@ -134,7 +134,7 @@ fn copy_script(name: &str, into: &str) -> Remedy {
     let lines = SCRIPT.into_iter().map(str::to_owned).chain(lines);
     Remedy::command(
         format!(
-            "Copy the database without them to {into}, which must not exist yet, with the same q, n, partitions and rights. A node then uses $COUCHDB_URL, $COUCHDB_USER and $COUCHDB_PASSWORD itself:"
+            "Copy the database without them to {into}, which must not exist yet, with the same q, n, partitions and rights. One of the nodes will use $COUCHDB_URL, $COUCHDB_USER and $COUCHDB_PASSWORD itself:"
         ),
         lines.collect::<Vec<_>>().join("\n"),
     )
@@ -155,7 +155,7 @@ fn catch_up_script(name: &str, into: &str) -> Remedy {
     ];
     let lines = SCRIPT.into_iter().map(str::to_owned).chain(lines);
     Remedy::command(
-        "Copy what was written and deleted since; once more when nobody writes any more, and until it answers no_changes or writes no document:",
+        "Copy what was written and deleted since; when writes have stopped, repeat until it answers no_changes or writes no document:",
         lines.collect::<Vec<_>>().join("\n"),
     )
 }

@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 
 pub(crate) const RULE: Rule = Rule {
     code: "hidden_bytes",
-    finds: "Databases in which CouchDB counts data as live that a compaction removes.",
-    because: "Before 3.4.3, live bytes include attachments of replaced and deleted revisions, before 3.3 also their bodies (apache/couchdb#5346), and they stay wrong after an upgrade until the shard is compacted. smoosh ranks a file by its live bytes, so it comes to such a database too late or never. recliner learns from finished compactions how much they really removed; without any in the database, or in others where live bytes are known to mislead, the rule is silent; it is also silent about less than a tenth of the live bytes, which may be an error of the prediction. It has no gain of its own, because the rules about compaction count these bytes.",
+    finds: "Databases in which CouchDB counts data as live although a compaction would remove it.",
+    because: "Before 3.4.3, live bytes include attachments of replaced and deleted revisions, before 3.3 also their bodies (apache/couchdb#5346), and they stay wrong after an upgrade until the shard is compacted. smoosh ranks a file by its live bytes, so it compacts such a database too late or never. recliner learns from finished compactions how much they really removed; the rule is silent if there were none, in the database or in others where live bytes are known to mislead, or if the difference is less than a tenth of the live bytes, which may be an error of the prediction. It shows no gain, because the rules about compaction count these bytes.",
     untried: Some("CouchDB 3.5.2 hides none"),
     ..Rule::info(check)
 };
@@ -44,7 +44,7 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey) -> Wording {
     let mut remedy: Vec<Remedy> = most
         .map(|(bytes, target)| {
             let says = format!(
-                "Have a running recliner compact the copy that hides the most ({}):",
+                "Let a running recliner compact the copy that hides the most ({}):",
                 format_size_short(bytes)
             );
             Remedy::compact(says, &target.id().to_string())
@@ -53,7 +53,7 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey) -> Wording {
         .collect();
     if !situation.has_rent_channel() {
         remedy.push(Remedy::configuration(
-            "Have recliner find all of them: this preset ranks by what a compaction would free:",
+            "Let recliner find all of them; this preset ranks by what a compaction would free:",
             "channels: rent",
         ));
     }
@@ -61,7 +61,7 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey) -> Wording {
     Wording {
         subject: Subject::Database(name.to_owned()),
         says: format!(
-            "{name} hides {} in all files: CouchDB counts them as live, but earlier compactions removed such data.",
+            "{name} has {} of hidden waste in all files: CouchDB counts it as live, but earlier compactions removed such data.",
             format_size_short(bytes)
         ),
         evidence: vec![
@@ -114,7 +114,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "orders hides 600 MiB in all files: CouchDB counts them as live, but earlier compactions removed such data."
+            "orders has 600 MiB of hidden waste in all files: CouchDB counts it as live, but earlier compactions removed such data."
         );
         assert_eq!((only.gain, only.remedy.len()), (Gain::Bytes(0), 3));
     }

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 pub(crate) const RULE: Rule = Rule {
     code: "local_documents",
-    finds: "Databases whose live data is largely `_local` documents.",
-    because: "Replications, indexes and clients keep their checkpoints in `_local` documents. They are not counted as documents, do not count in `external`, and no request deletes those that nobody uses any more: a client that gets a new identity leaves its old one behind. CouchDB counts them as live, so the ratio of the file stays low and every compaction keeps them (couchdb#1621: 11 MB of 18,000 of them beside 23 kB of documents). Their size is in the headers of files and not visible over HTTP, so the rule is silent where no directory is read. How many of them are still needed is not known, so no gain is given.",
+    finds: "Databases whose live data consists largely of `_local` documents.",
+    because: "Replications, indexes and clients keep their checkpoints in `_local` documents. They count neither as documents nor in `external`, and nothing deletes unused ones: a client that gets a new identity leaves its old checkpoint behind. CouchDB counts them as live, so the ratio of the file stays low and every compaction keeps them (couchdb#1621: 11 MB of 18,000 of them beside 23 kB of documents). Their size is only in the files' headers, not visible over HTTP, so the rule is silent where no directory is read. It is unknown how many are still needed, so no gain is given.",
     ..Rule::info(check)
 };
 
@@ -63,8 +63,8 @@ fn finding(name: &str, db: &LocalBytes) -> Wording {
             ("shard_copies", db.shards.into()),
         ],
         remedy: vec![
-            Remedy::get("See whose they are:", &[name, "_local_docs"]),
-            "Delete (DELETE /DB/_local/ID) those of replications and clients that are gone; whoever still uses a checkpoint that was deleted starts again from the beginning. CouchDB's own begin with `_local/shard-sync-` and `_local/purge-`: leave these. Then compact the database.".into(),
+            Remedy::get("See which clients they belong to:", &[name, "_local_docs"]),
+            "Delete (DELETE /DB/_local/ID) those of replications and clients that no longer exist; a client whose checkpoint is deleted starts again from the beginning. Keep CouchDB's own, which begin with `_local/shard-sync-` and `_local/purge-`. Then compact the database.".into(),
         ],
     }
 }

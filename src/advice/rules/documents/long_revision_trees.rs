@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 pub(crate) const RULE: Rule = Rule {
     code: "long_revision_trees",
-    finds: "Databases whose live data is largely the ids of old revisions.",
-    because: "CouchDB keeps the ids of the last `_revs_limit` revisions of each document, 1000 by default, in both of its trees, and compactions copy them (WMCore#8886: 149 GB, a tenth with a limit of 10). Replication needs them only to see that a document on the other side is an earlier one, so a limit above what is written to a document while a peer is away is enough. Only a look inside the files shows their size, so the rule is silent where recliner or a sidecar has not looked.",
+    finds: "Databases whose live data consists largely of ids of old revisions.",
+    because: "CouchDB keeps the ids of the last `_revs_limit` revisions of each document, 1000 by default, in both of its trees, and compactions copy them (WMCore#8886: 149 GB, a tenth with a limit of 10). Replication needs them only to recognise that a peer's document is an earlier version, so a limit above the number of writes to a document while a peer is offline is enough. Only the files' contents show their size, so the rule is silent where neither recliner nor a sidecar has read them.",
     untried: Some(
         "it takes many documents with over a hundred revisions, in files that recliner reads",
     ),
@@ -61,7 +61,7 @@ fn finding(name: &str, db: &Trees) -> Wording {
     Wording {
         subject: Subject::Database(name.to_owned()),
         says: format!(
-            "{name} keeps up to {} revisions of a document: trees with more than {PROPOSED} take {}, {:.0} % of what compactions would leave of the shards that were looked into.",
+            "{name} keeps up to {} revisions of a document: trees with more than {PROPOSED} take {}, {:.0} % of what compactions would leave of the shards that were read.",
             db.limit,
             format_size_short(db.bytes),
             db.share() * 100.0,
@@ -74,20 +74,20 @@ fn finding(name: &str, db: &Trees) -> Wording {
         ],
         remedy: vec![
             Remedy::command(
-                format!("See who replicates it, and how far behind each is. If a document may be written more than {PROPOSED} times before a peer comes back, choose a higher number: the peer's version would become a conflict."),
+                format!("See who replicates it, and how far behind each peer is. If a document may be written more than {PROPOSED} times before a peer comes back, choose a higher number; otherwise the peer's version becomes a conflict."),
                 format!(
                     "recliner tombstones {} --couchdb.url \"$COUCHDB_URL\"",
                     shell_word(name)
                 ),
             ),
-            Remedy::get("Note the present limit, to go back to it:", &[name, "_revs_limit"]),
+            Remedy::get("Note the present limit, so that you can restore it:", &[name, "_revs_limit"]),
             Remedy::couchdb(
                 "Lower it; this drops nothing yet, and never a document:",
                 "PUT",
                 &[name, "_revs_limit"],
                 Some(&limit),
             ),
-            "Each compaction of its shards then drops the ids of older revisions, which no limit brings back.".into(),
+            "Each compaction of its shards then drops the ids of older revisions; raising the limit again does not restore them.".into(),
         ],
     }
 }
@@ -126,7 +126,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "orders keeps up to 1000 revisions of a document: trees with more than 100 take 160 MiB, 20 % of what compactions would leave of the shards that were looked into."
+            "orders keeps up to 1000 revisions of a document: trees with more than 100 take 160 MiB, 20 % of what compactions would leave of the shards that were read."
         );
         assert_eq!(only.gain, Gain::Unknown);
     }

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 pub(crate) const RULE: Rule = Rule {
     code: "unprocessed_purges",
-    finds: "View indexes that lack so many purges that compaction has to keep the entries about them.",
-    because: "A purge removes a document at once, and leaves an entry by which indexes and other copies do the same. An index does it when it is built next, and a purge alone starts no build: until then the index still holds what was emitted for the document. A compaction drops old entries beyond `_purged_infos_limit` (1,000 by default), but none that an index or a copy of the shard has not processed (`couch_db:get_minimum_purge_seq/1`), so one index that nobody queries keeps all of them in every copy. An index is compared with the copy of its range that saw the fewest purges, so the number is a lower bound. Search indexes and copies that lag hold entries back too, and are not seen here.",
+    finds: "View indexes that have not processed many purges, so that compaction has to keep the entries about these.",
+    because: "A purge removes a document at once, and leaves an entry that tells indexes and other copies to do the same. An index does so at its next build, and a purge alone starts no build: until then the index still contains what was emitted for the document. A compaction drops old entries beyond `_purged_infos_limit` (1,000 by default), but none that an index or a copy of the shard has not processed (`couch_db:get_minimum_purge_seq/1`), so one index that nobody queries keeps all of them in every copy. An index is compared with the copy of its range that saw the fewest purges, so the number is a lower bound. Lagging search indexes and copies also keep entries, but the rule does not see them.",
     ..Rule::warning(check)
 };
 
@@ -104,7 +104,7 @@ fn finding(index: TargetRef<'_>, behind: u64, purges: &Purges) -> Wording {
             &db,
             query,
         ),
-        None => "Query a view of the design document once: then CouchDB builds its index, which processes them.".into(),
+        None => "Query a view of the design document once: CouchDB then builds its index, which processes them.".into(),
     };
     Wording {
         says: format!(

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 pub(crate) const RULE: Rule = Rule {
     code: "compaction_leftovers",
     finds: "Files that interrupted compactions left in a node's directories.",
-    because: "A node that stops during a compaction keeps the compaction's files, and CouchDB does not continue by itself: the next compaction of the same shard continues from them and removes them at its end (measured on 3.5.0), that of a view starts over. A file counts once it has not changed for ten minutes and no job of its shard runs, or for a day where running jobs are unknown. Over HTTP these files are not visible, so the rule is silent where no directory is read.",
+    because: "A node that stops during a compaction keeps the compaction's files, and CouchDB does not continue by itself: the next compaction of the same shard continues from them and removes them at its end (measured on 3.5.0), but a compaction of a view starts over. A file counts once it has not changed for ten minutes and no job of its shard runs, or for a day where running jobs are unknown. Over HTTP these files are not visible, so the rule is silent where no directory is read.",
     ..Rule::info(check)
 };
 
@@ -40,7 +40,7 @@ fn finding(node: &Node, disk: &DiskUsage, resharding: &BTreeSet<String>) -> Word
     Wording {
         subject: Subject::Node(name.to_owned()),
         says: format!(
-            "{name} has {} in {} that interrupted compactions left behind.",
+            "{name} has {} in {} left behind by interrupted compactions.",
             format_size_short(disk.leftover_bytes),
             counted(disk.leftover_files, "file", "files"),
         ),
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(only.gain, Gain::Bytes(900 * MIB));
         assert_eq!(
             only.says,
-            "couchdb@a has 900 MiB in 2 files that interrupted compactions left behind."
+            "couchdb@a has 900 MiB in 2 files left behind by interrupted compactions."
         );
         let texts: Vec<&str> =
             only.remedy.iter().filter_map(|remedy| remedy.text.as_deref()).collect();

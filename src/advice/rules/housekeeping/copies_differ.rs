@@ -14,8 +14,8 @@ use couchdb_names::Range;
 
 pub(crate) const RULE: Rule = Rule {
     code: "copies_differ",
-    finds: "Copies of a shard that contain different numbers of documents, or different bytes of them, although nothing is written to them.",
-    because: "Nodes replicate each write to the other copies of its range, and a node that was away is sent what it lacks when it returns. Then all copies have the same documents, deleted documents and uncompressed bytes to the last byte (tried on 3.5.2: with conflicts, attachments, purges and compactions). What a reader gets depends on the copies that answer, so a difference that stays makes answers change, counts above all. Copies are compared only if all of a database are there and were read, none is being split, and each was read twice, five minutes apart, with its own sequence unchanged: so it is known while recliner runs, and a command that reads the cluster once says nothing about it. If only bytes differ, which has severity info, one copy has other revisions, or a sum from an old version of CouchDB. `_sync_shards` sends each copy what it lacks since the last checkpoint; it deletes nothing. It does not repeat a purge to a copy that was restored from before that purge, and such a copy may bring what was purged back to the others (tried on 3.5.2): only the same purge helps.",
+    finds: "Copies of a shard that differ in the number or size of their documents although nothing is written to them.",
+    because: "Nodes replicate each write to the other copies of its range, and a node that was down receives what it lacks when it returns. Then all copies have the same documents, deleted documents and uncompressed bytes to the last byte (tried on 3.5.2: with conflicts, attachments, purges and compactions). What a reader gets depends on the copies that answer, so a lasting difference makes answers vary, counts above all. Copies are compared only if all copies of the database were read, none is being split, and each was read twice, five minutes apart, with the same sequence: so only a running recliner finds this, not a command that reads the cluster once. If only bytes differ (severity info), one copy has other revisions, or a sum from an old version of CouchDB. `_sync_shards` sends each copy what it lacks since the last checkpoint; it deletes nothing. It does not repeat a purge to a copy that was restored from before that purge, and such a copy may bring what was purged back to the others (tried on 3.5.2): only the same purge helps.",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };
@@ -39,7 +39,9 @@ fn finding(situation: &Situation<'_>, db: DbIx, ranges: &[(Range, &CopyDifferenc
     let (range, difference) = *worst.unwrap_or(&ranges[0]);
     let others = match ranges.len() as u64 - 1 {
         0 => String::new(),
-        others => format!(" So do those of {}.", counted(others, "other range", "other ranges")),
+        others => {
+            format!(" The copies of {} differ too.", counted(others, "other range", "other ranges"))
+        }
     };
     let since = ranges.iter().map(|(_, it)| it.since).min().unwrap_or_default().rfc3339();
     let copies = copies_of(situation, difference);
@@ -107,17 +109,18 @@ fn cause(situation: &Situation<'_>, copies: &Copies<'_>, difference: &CopyDiffer
     let behind = copies.iter().filter_map(|(target, _)| Some((backlog(target)?, target.node())));
     match behind.max() {
         Some((changes @ 1.., node)) => format!(
-            "{node} still has {} to send to other nodes: they may only be behind.",
+            "{node} still has {} to send to other nodes, so they may only be behind.",
             counted(changes, "change", "changes")
         ),
-        Some(_) | None => "A node that was away, a file that was restored, or replication between the nodes that broke off may be why.".to_owned(),
+        Some(_) | None => "Possible causes: a node was down, a file was restored, or replication between the nodes broke off."
+            .to_owned(),
     }
 }
 
 fn remedy(db: &str, copies: &Copies<'_>, difference: &CopyDifference) -> Vec<Remedy> {
     let look = |target: &TargetRef<'_>| {
         let shard = target.shard_name()?;
-        let says = "See what it contains (doc_count, doc_del_count, purge_seq):";
+        let says = "See what each copy contains (doc_count, doc_del_count, purge_seq):";
         Some(Remedy::get(says, &["_node", target.node(), &shard]))
     };
     let mut remedy: Vec<Remedy> =
@@ -126,12 +129,15 @@ fn remedy(db: &str, copies: &Copies<'_>, difference: &CopyDifference) -> Vec<Rem
         remedy.push("If documents were purged, purge them again first, with the same revisions (POST /DB/_purge): copies that did it before ignore it, and replication may otherwise bring them back. Without a list of what was purged, compare the ids in the copies (GET /_node/NODE/SHARD/_all_docs) before going on.".into());
     }
     remedy.push(Remedy::couchdb(
-        "If they still differ, have the nodes send each other what the copies lack; this deletes nothing:",
+        "If they still differ, make the nodes send each other what the copies lack; this deletes nothing:",
         "POST",
         &[db, "_sync_shards"],
         None,
     ));
-    remedy.push("Look again when nothing was written for ten minutes: this advice goes when the copies agree. If it stays, see in CouchDB's logs of these nodes why replication between them (mem3_sync, mem3_rep) fails, and delete no file.".into());
+    remedy.push(
+        "Look again after ten minutes without writes: this advice disappears when the copies agree. If it stays, look in these nodes' CouchDB logs for why replication between them (mem3_sync, mem3_rep) fails, and delete no file."
+            .into(),
+    );
     remedy
 }
 
@@ -193,7 +199,7 @@ mod tests {
         assert_eq!(found.severity, Severity::Warning);
         assert_eq!(
             found.says,
-            "The copies of orders's range 00-1f differ although nothing is written to them: c has 1,440 documents and 0 deleted ones and a and b have 588 documents and 20 deleted ones. A node that was away, a file that was restored, or replication between the nodes that broke off may be why."
+            "The copies of orders's range 00-1f differ although nothing is written to them: c has 1,440 documents and 0 deleted ones and a and b have 588 documents and 20 deleted ones. Possible causes: a node was down, a file was restored, or replication between the nodes broke off."
         );
         assert_eq!(found.evidence[2], ("missing_documents", 852_u64.into()));
         let commands: Vec<&str> =
@@ -222,7 +228,7 @@ mod tests {
         let says = one(behind).says;
         assert!(
             says.ends_with(
-                "b still has 70 changes to send to other nodes: they may only be behind."
+                "b still has 70 changes to send to other nodes, so they may only be behind."
             ),
             "{says}"
         );

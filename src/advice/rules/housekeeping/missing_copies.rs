@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) const RULE: Rule = Rule {
     code: "missing_copies",
-    finds: "Copies of a shard that the shard map lists and that are not on their node's disk, or on a node that is not a member.",
-    because: "Until a missing copy is there again, its range has fewer copies than its database asks for, and reads and writes that need a quorum rest on the others. CouchDB creates and fills it when its node starts or its shards are synchronised, and not while the node has the deleted file open. It is critical if no copy of a range is left: then its documents cannot be read at all. A node that the map names and the cluster does not have, as after a change of its name, has nobody who could look for its copies: they are unknown, not lost.",
+    finds: "Copies of a shard that are in the shard map but not on their node's disk, or whose node is not a member.",
+    because: "Until a missing copy is restored, its range has fewer copies than its database asks for, and reads and writes that need a quorum depend on the others. CouchDB creates and fills it when its node starts or its shards are synchronised, but not while the node has the deleted file open. It is critical if no copy of a range is left: then its documents cannot be read at all. If the map names a node that is not in the cluster, as after a change of its name, nothing can look for its copies: they are unknown, not lost.",
     severities: &[Severity::Warning, Severity::Critical],
     ..Rule::info(check)
 };
@@ -155,14 +155,14 @@ fn renamed(situation: &Situation<'_>, findings: &mut Findings) {
         findings.offer_as(Severity::Warning, Gain::Unknown, || Wording {
             subject: Subject::Node(node.to_owned()),
             says: format!(
-                "{node} is a member and down, and {holder} has the files of {found} of its {}: {holder} seems to be {node} under another name.",
+                "{node} is a member but down, and {holder} has the files of {found} of its {}: {holder} seems to be {node} under another name.",
                 counted(total, "shard copy", "shard copies"),
             ),
             evidence: vec![("copies", total.into()), ("found", found.into())],
             remedy: vec![
                 Remedy::get("Compare the names of the members:", &["_membership"]),
                 Remedy::choice(format!(
-                    "If {holder} was {node} before: stop it, give it the name {node} again (-name in vm.args, NODENAME in a container), and start it. Delete no files on it before."
+                    "If {holder} was {node} before: stop it, give it the name {node} again (-name in vm.args, NODENAME in a container), and start it. Until then, delete no files on it."
                 )),
             ],
         });
@@ -185,7 +185,7 @@ fn strangers(unseen: &ByDatabase<'_>, copies: &Copies, findings: &mut Findings) 
             Wording {
                 subject: Subject::Node(node.to_owned()),
                 says: format!(
-                    "{node} is in the shard map and not a member of the cluster: nobody can look for its {} of {}{alone}.",
+                    "{node} is in the shard map but not a member of the cluster, so nothing can look for its {} of {}{alone}.",
                     counted(targets.len() as u64, "shard copy", "shard copies"),
                     counted(dbs.len() as u64, "database", "databases"),
                 ),
@@ -196,10 +196,10 @@ fn strangers(unseen: &ByDatabase<'_>, copies: &Copies, findings: &mut Findings) 
                 remedy: vec![
                     Remedy::get("Compare the names of the members:", &["_membership"]),
                     Remedy::choice(format!(
-                        "If a node now has another name, its files are still on its disk: stop it, give it the name {node} again (-name in vm.args, NODENAME in a container), and start it. If {node} has yet to join the cluster, let it join. Delete no files on any node before."
+                        "If a node now has another name, its files are still on its disk: stop it, give it the name {node} again (-name in vm.args, NODENAME in a container), and start it. If {node} has yet to join the cluster, let it join. Until then, delete no files on any node."
                     )),
                     Remedy::choice(format!(
-                        "If {node} is gone for good, put its data directory back on a node of that name, or place copies of its ranges on other members in the shard map while another copy of each is there."
+                        "If {node} will not return, put its data directory on a node of that name, or, while another copy of each range exists, place copies of its ranges on other members in the shard map."
                     )),
                 ],
             }
@@ -209,21 +209,30 @@ fn strangers(unseen: &ByDatabase<'_>, copies: &Copies, findings: &mut Findings) 
 
 fn remedy(db: &str, loss: &Loss) -> Vec<Remedy> {
     let sync = Remedy::couchdb(
-        "Have CouchDB create the missing copies and fill them from the others:",
+        "Make CouchDB create the missing copies and fill them from the others:",
         "POST",
         &[db, "_sync_shards"],
         None,
     );
     let mut remedy = Vec::new();
     if loss.unseen_ranges > 0 {
-        remedy.push("First bring back the nodes that the shard map names and the cluster does not have: their copies are the only ones of some ranges.".into());
+        remedy.push(
+            "First bring back the nodes that are in the shard map but not in the cluster: they have the only copies of some ranges."
+                .into(),
+        );
     }
     if loss.ranges > 0 {
-        remedy.push("If the files were moved, a disk is not mounted, or a node changed its name, put that right before anything else. If their documents can still be read, a node has the deleted files open: copy the database before that node restarts. Otherwise restore those ranges from a backup.".into());
+        remedy.push(
+            "If the files were moved, a disk is not mounted, or a node changed its name, fix that before anything else. If their documents can still be read, a node has the deleted files open: copy the database before that node restarts. Otherwise restore those ranges from a backup."
+                .into(),
+        );
     }
     if loss.thin_ranges > 0 {
         remedy.push(sync);
-        remedy.push("If they are still missing a minute later, their node has the deleted files open: restart it, and it creates and fills them as it starts.".into());
+        remedy.push(
+            "If they are still missing a minute later, their node has the deleted files open: restart the node, and it creates and fills them."
+                .into(),
+        );
     }
     remedy
 }
@@ -317,7 +326,7 @@ mod tests {
         );
         assert_eq!(
             only.says,
-            "b is in the shard map and not a member of the cluster: nobody can look for its 1 shard copy of 1 database; no other copy of 1 of them was found."
+            "b is in the shard map but not a member of the cluster, so nothing can look for its 1 shard copy of 1 database; no other copy of 1 of them was found."
         );
         let texts = |finding: &Finding| format!("{:?}", finding.remedy);
         assert!(!texts(only).contains("_sync_shards") && !texts(only).contains("backup"));
@@ -352,7 +361,7 @@ mod tests {
         let [only] = &renamed[..] else { panic!("{renamed:?}") };
         assert_eq!(
             only.says,
-            "a is a member and down, and b has the files of 2 of its 3 shard copies: b seems to be a under another name."
+            "a is a member but down, and b has the files of 2 of its 3 shard copies: b seems to be a under another name."
         );
         assert_eq!(found(&shards, Some(true)), []);
         assert_eq!(found(&shards, None), [], "unknown");

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) const RULE: Rule = Rule {
     code: "orphan_shards",
     finds: "Shard files on disk that the cluster's shard map does not place there.",
-    because: "CouchDB leaves such files when a database is deleted or a shard moved while a node is down or out of the cluster. Nothing opens them, no compaction and no cleanup ever removes them, and they are invisible in `_all_dbs`. They may be the last copy of a database that was deleted by mistake, so a person decides; it is a warning where a database of the same name is live, which may have been created again without the documents in these files. Files of a split that stopped, of a name of another form, or of which not every member's shard map and all of `_reshard/jobs` could be read, are `unknown` and no advice.",
+    because: "CouchDB leaves such files when a database is deleted, or a shard is moved, while a node is down or out of the cluster. Nothing opens them, no compaction and no cleanup ever removes them, and they are invisible in `_all_dbs`. They may be the last copy of a database that was deleted by mistake, so a person decides; it is a warning if a database of the same name is live, which may have been recreated without the documents in these files. Files count as `unknown`, without advice, if they belong to a stopped split, have an unusual name, or not every member's shard map and all of `_reshard/jobs` could be read.",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };
@@ -79,10 +79,10 @@ fn finding(
     let says = match has_copies {
         Some(false) => format!("{files} of {name} ({size}) on {nodes} {belong} to no database."),
         Some(true) => format!(
-            "{files} of {name} ({size}) on {nodes} {are} not placed there by the shard map, which has its copies elsewhere."
+            "{files} of {name} ({size}) on {nodes} {are} not placed there by the shard map, which places the copies elsewhere."
         ),
         None => format!(
-            "{files} of {name} ({size}) on {nodes} {are} of an earlier database of that name, and the same name is live: they may have documents that the live one lacks."
+            "{files} of {name} ({size}) on {nodes} {are} from an earlier database of the same name: they may have documents that the live database lacks."
         ),
     };
     Wording {
@@ -110,7 +110,8 @@ fn compare(situation: &Situation<'_>, targets: &[TargetRef<'_>], is_same: bool) 
     vec![
         Remedy::get("See how many documents such a file has:", &["_node", first.node(), &shard]),
         Remedy::get("Compare with the live database:", &[situation.db_name(first.db())]),
-        "Do not delete these files. If they have documents that the live database lacks, as happens when a new node has created databases again, restore them: start a CouchDB of its own on a copy of the files and replicate from there.".into(),
+        "Do not delete these files. If they have documents that the live database lacks, as happens when a new node has recreated databases, restore them: start a separate CouchDB on a copy of the files and replicate from it."
+            .into(),
     ]
 }
 
@@ -138,7 +139,7 @@ fn set_aside(
     holders: Option<&Holders<'_>>,
 ) -> Vec<Remedy> {
     let explain = |first: &TargetRef<'_>| {
-        let says = "See what is known of the files:";
+        let says = "See what is known about the files:";
         Remedy::recliner(says, &["explain", &first.id().to_string()])
     };
     let mut remedy: Vec<Remedy> = targets.first().map(explain).into_iter().collect();
@@ -146,7 +147,7 @@ fn set_aside(
     let span = format_rounded(age);
     if since.is_none_or(|since| since.age(situation.now) < age) {
         remedy.push(Remedy::choice(format!(
-            "Keep the files: the members of the cluster were not watched for {span} without a change, and a node that joined or left may have the database in its shard map or its only other copy.",
+            "Keep the files: recliner has not yet seen the cluster's members unchanged for {span}, and a node that joined or left may have the database in its shard map or hold its only other copy.",
         )));
         return remedy;
     }
@@ -172,12 +173,15 @@ fn set_aside(
     for (node, of_node) in grouped_by(targets.iter().map(|target| (target.node(), *target))) {
         remedy.push(Remedy::command(
             format!(
-                "{when}: on {node}, set the files aside. It stops unless the members are the same, {ground} nothing was written for {span}:"
+                "{when}: on {node}, set the files aside. The script stops unless the members are the same, {ground} nothing was written for {span}:"
             ),
             set_aside_script(situation, &of_node, holders),
         ));
     }
-    remedy.push("Keep the files that end in .set-aside for 30 days, and until a backup holds them. To undo it, give them their names again. Only then delete them, which frees the space.".into());
+    remedy.push(
+        "Keep the files that end in .set-aside for at least 30 days, and until a backup has them. To undo this, rename them back. Only after that time delete them, which frees the space."
+            .into(),
+    );
     remedy
 }
 
@@ -318,7 +322,7 @@ mod tests {
         let found = cluster.findings_of(&RULE);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!((only.severity, only.gain), (Severity::Warning, Gain::Risk(90 * MIB)));
-        assert!(only.says.contains("the same name is live"), "{}", only.says);
+        assert!(only.says.contains("an earlier database of the same name"), "{}", only.says);
         assert!(commands(only).iter().all(|it| it.starts_with("curl -u \"$COUCHDB_USER\" \"")));
     }
 
@@ -365,7 +369,7 @@ mod tests {
         cluster.status.members_since = Some(Moment::from_unix(1));
         let found = cluster.findings_of(&RULE);
         let [only] = &found[..] else { panic!("{found:?}") };
-        assert_eq!(only.says.contains("has its copies elsewhere"), is_same, "{}", only.says);
+        assert_eq!(only.says.contains("places the copies elsewhere"), is_same, "{}", only.says);
         let scripts = commands(only).into_iter().filter(|text| text.contains("set -eu"));
         scripts.collect::<Vec<_>>().join("\n")
     }

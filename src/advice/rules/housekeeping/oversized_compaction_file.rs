@@ -14,7 +14,7 @@ use crate::{
 pub(crate) const RULE: Rule = Rule {
     code: "oversized_compaction_file",
     finds: "Shards whose running or recent compaction has written more than it should need.",
-    because: "A compaction writes the new file and one to sort ids, together at most 2.15 times the live bytes (measured on 3.5.0), and what is written to the shard meanwhile. A few write on without end: 450 GB for a shard of 12 GB (medic/cht-core#10223), a `.compact.meta` of 500 GB for one of 30 GB (apache/couchdb#3292). The limit is the shard's file times `advice.compaction_file_factor`. It is critical beyond twice that, or if the node has less free space than the files take already. Over HTTP their size is not visible, nor in `_active_tasks`, so the rule is silent where no directory is read.",
+    because: "A compaction writes the new file and one to sort ids, together at most 2.15 times the live bytes (measured on 3.5.0), plus what is written to the shard meanwhile. A few never stop writing: 450 GB for a shard of 12 GB (medic/cht-core#10223), a `.compact.meta` of 500 GB for one of 30 GB (apache/couchdb#3292). The limit is the shard's file times `advice.compaction_file_factor`. It is critical beyond twice that, or if the node has less free space than the files already take. Neither HTTP nor `_active_tasks` shows their size, so the rule is silent where no directory is read.",
     severities: &[Severity::Warning, Severity::Critical],
     ..Rule::info(check)
 };
@@ -57,7 +57,7 @@ fn finding(node: &Node, files: &CompactionFiles, free: Option<u64>) -> Wording {
     evidence.extend(free.map(|free| ("available_bytes", free.into())));
     Wording {
         says: format!(
-            "The compaction of {} has written {} for a file of {}; it runs, or wrote a short while ago.",
+            "The compaction of {} has written {} for a file of {}; it is running or wrote recently.",
             target.title(None),
             format_size_short(files.bytes),
             format_size_short(shard_bytes),
@@ -75,14 +75,14 @@ fn remedy(node: &Node, shard: &str) -> Vec<Remedy> {
     let directories = directories_of(node);
     vec![
         Remedy::set_config("Keep smoosh from starting it again:", &node.name, ignored, "true"),
-        "Restart CouchDB on the node: it offers no request that stops a compaction. If recliner enforces, add the shard to `ignore` first.".into(),
+        "Restart CouchDB on the node, the only way to stop a compaction. If recliner enforces, add the shard to `ignore` first.".into(),
         Remedy::find_files(
             "On the node, look at the compaction's files:",
             &directories,
             &format!("{files} -ls"),
         ),
         Remedy::find_files(
-            "Five minutes after the restart, delete those that have not changed since; the shard's own file stays:",
+            "Five minutes after the restart, delete those that have not changed since; keep the shard's own file:",
             &directories,
             &format!("{files} -mmin +5 -delete"),
         ),
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!((only.severity, only.gain), (Severity::Warning, Gain::Bytes(301 * MIB)));
         assert_eq!(
             only.says,
-            "The compaction of orders on couchdb@a has written 301 MiB for a file of 100 MiB; it runs, or wrote a short while ago."
+            "The compaction of orders on couchdb@a has written 301 MiB for a file of 100 MiB; it is running or wrote recently."
         );
         let texts: Vec<&str> =
             only.remedy.iter().filter_map(|remedy| remedy.text.as_deref()).collect();

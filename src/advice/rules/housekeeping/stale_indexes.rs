@@ -10,7 +10,7 @@ use crate::{
 pub(crate) const RULE: Rule = Rule {
     code: "stale_indexes",
     finds: "View index files that no design document or no shard uses.",
-    because: "CouchDB names an index file after the functions of its design document. When these change, it builds a new file and keeps the old one until `_view_cleanup`; before 3.5.2 smoosh calls that only now and then, after it has compacted a view. No cleanup removes the index of a shard that is gone. Sizes are only known where recliner reads directories: over HTTP, it sees that an index has been replaced, but not the old file.",
+    because: "CouchDB names an index file after the functions of its design document. When these change, it builds a new file and keeps the old one until `_view_cleanup`; before 3.5.2 smoosh calls that only occasionally, after it has compacted a view. No cleanup removes the index of a deleted shard. Sizes are only known where recliner reads directories: over HTTP, it sees that an index has been replaced, but not the old file.",
     ..Rule::info(check)
 };
 
@@ -69,7 +69,7 @@ fn of_unknown_size(cleanups_named: &[TargetRef<'_>], count: u64) -> Wording {
     Wording {
         subject: Subject::Cluster,
         says: format!(
-            "{} ({}) {} an index that a design document no longer uses; the size of its files is not visible over HTTP.",
+            "{} ({}) {} an index that a design document no longer uses; HTTP does not show the size of its files.",
             counted(count, "database", "databases"),
             listed(&names),
             if count == 1 { "had" } else { "each had" },
@@ -106,7 +106,8 @@ fn of_node(node: &Node, bytes: u64) -> Wording {
                 &directories_of(node),
                 "-path '*/mrview/*.view' -size +1M -ls",
             ),
-            "Nothing in CouchDB removes such files. Delete the directories of shards that the node has no `.couch` file of, after you have made sure that their database is deleted or complete elsewhere.".into(),
+            "Nothing in CouchDB removes such files. Make sure that their database is deleted or complete elsewhere; then delete the directories of shards without a `.couch` file on the node."
+                .into(),
         ],
     }
 }
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!(only.gain, Gain::Unknown);
         assert_eq!(
             only.says,
-            "4 databases (a, b, c and 1 more) each had an index that a design document no longer uses; the size of its files is not visible over HTTP."
+            "4 databases (a, b, c and 1 more) each had an index that a design document no longer uses; HTTP does not show the size of its files."
         );
         assert_eq!(cluster().findings_of(&RULE), []);
     }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 pub(crate) const RULE: Rule = Rule {
     code: "limits_hold_back",
-    finds: "Limits so low that compactions cannot keep up with what is written, or need weeks for what waits.",
-    because: "recliner compacts no more than its limits allow: bytes an hour, jobs at a time, and the share of a node's time in which compactions run. recliner assumes the best case: every slot is busy, windows and pressure hold nothing back, and compactions run at the rate of recliner's own. If waste grows faster even then, what waits grows for ever, which is a warning; a backlog longer than `advice.max_backlog` is information. Growth counts once it was measured for `advice.min_watched`. Limits of 0 are meant to stop recliner and are not advice.",
+    finds: "Limits so low that compactions cannot keep up with writes, or need weeks to clear the queue.",
+    because: "recliner compacts no more than its limits allow: bytes an hour, jobs at a time, and the share of a node's time in which compactions run. The rule assumes the best case: every slot is busy, windows and pressure hold nothing back, and compactions run at recliner's measured rate. If waste grows faster even then, the backlog grows for ever, which is a warning; a backlog longer than `advice.max_backlog` has severity info. Growth counts once it was measured for `advice.min_watched`. Limits of 0 are meant to stop recliner and give no advice.",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };
@@ -144,7 +144,7 @@ fn finding(
         // The gain is unknown: everything is freed in either case, only later.
         remedy: vec![
             Remedy::choice(format!(
-                "Decide whether the nodes bear more compaction, raise {}, and watch the latency of requests; or accept more waste with a higher min_priority.",
+                "If the nodes can bear more compaction, raise {} and watch the latency of requests; otherwise accept more waste with a higher min_priority.",
                 limit.setting
             )),
             Remedy::recliner(

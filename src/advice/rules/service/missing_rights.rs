@@ -10,7 +10,7 @@ use serde_json::json;
 pub(crate) const RULE: Rule = Rule {
     code: "missing_rights",
     finds: "Parts of the cluster that recliner cannot read because CouchDB refuses its login.",
-    because: "What cannot be read has no score, no queue and no advice: the cluster looks smaller and better than it is. Nodes' own interfaces, the shard map and the list of running tasks are for server admins only; a database is also for its members. The `_metrics` role opens none of them (tried on CouchDB 3.5.0).",
+    because: "What cannot be read has no score, no queue and no advice: the cluster looks smaller and better than it is. Only server admins can read nodes' own interfaces, the shard map and the list of running tasks; members can also read their database. The `_metrics` role gives access to none of these (tried on CouchDB 3.5.0).",
     ..Rule::warning(check)
 };
 
@@ -50,7 +50,10 @@ fn remedy(has_no_user: bool, refused: &str) -> Vec<Remedy> {
         ));
     }
     if refused.contains("member") {
-        remedy.push("If recliner should not be a server admin, add its login to the members in `_security` of each database that it should see.".into());
+        remedy.push(
+            "If recliner must not be a server admin, add its login to the members in `_security` of each database that it should see."
+                .into(),
+        );
     }
     remedy
 }

@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 
 pub(crate) const RULE: Rule = Rule {
     code: "unknown_volumes",
-    finds: "Nodes for whose volumes no free space is measured, so that their large files are never compacted.",
-    because: "CouchDB 3.x compacts without a look at free space and does not report it over HTTP, so recliner needs another source: the node's own directory, a Prometheus query or a fixed number. Without one it starts nothing larger than `headroom.blind_limit` there, because a compaction that fills the disk stops the node's writes.",
+    finds: "Nodes whose free space is unknown, so that their large files are never compacted.",
+    because: "CouchDB 3.x compacts without checking free space and does not report it over HTTP, so recliner needs another source: the node's own directory, a Prometheus query or a fixed number. Without one it starts nothing larger than `headroom.blind_limit` there, because a compaction that fills the disk stops the node's writes.",
     ..Rule::info(check)
 };
 
@@ -63,7 +63,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             ],
             remedy: vec![
                 Remedy::configuration(
-                    "Tell recliner where to read the free space, with the labels and the mount point of your node_exporter:",
+                    "Tell recliner where to read the free space, with your node_exporter's labels and mount point:",
                     configuration(&names),
                 ),
                 "Without Prometheus, run a recliner with files.data_dir beside each of these nodes, or give a fixed number with `available`.".into(),

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 pub(crate) const RULE: Rule = Rule {
     code: "window_too_short",
-    finds: "Channels whose longest time window is shorter than their largest target takes at the measured rate.",
-    because: "CouchDB offers no way to stop a running compaction, so with `strict_window` recliner does not start what would not end before the window closes: such a target never starts. Without it the compaction starts and runs on into the hours that the window should keep free, which is information only. The rate is that of recliner's own compactions; without one, nothing is said.",
+    finds: "Channels whose longest time window is too short for their largest target at the measured rate.",
+    because: "CouchDB offers no way to stop a running compaction, so with `strict_window` recliner does not start what would not end before the window closes: such a target never starts. Without it the compaction runs on into the hours that the window should keep free, which has severity info. The rate is that of recliner's own compactions; without one, the rule is silent.",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };
@@ -77,7 +77,7 @@ impl<'a> Late<'a> {
     fn finding(&self, plan: &Plan, channel: &Channel, opening: Duration) -> Wording {
         // recliner does not start it outside the window, not even by an order.
         let by_hand = plan.start_if_ordered(self.largest).map(|start| {
-            let says = "Or have CouchDB compact the largest one at a time that suits:";
+            let says = "Or make CouchDB compact the largest one at a time that suits you:";
             Remedy::couchdb_at(says, start.request.method.as_str(), &start.request.path, None)
         });
         let waiting = counted(self.count, "target that waits", "targets that wait");
@@ -88,7 +88,7 @@ impl<'a> Late<'a> {
             (true, _) => {
                 format!("they never start ({} to free)", format_size_short(self.reclaimable))
             }
-            (false, _) => "compactions run on after it has closed".to_owned(),
+            (false, _) => "compactions continue after it has closed".to_owned(),
         };
         Wording {
             subject: Subject::Channel(channel.name.to_string()),
@@ -174,7 +174,7 @@ mod tests {
     fn lenient_window_that_is_too_short_has_severity_info() {
         let found = found(200, false, Some(RATE));
         assert_eq!((found[0].severity, found[0].gain), (Severity::Info, Gain::Seconds(12_672)));
-        assert!(found[0].says.ends_with(": compactions run on after it has closed."));
+        assert!(found[0].says.ends_with(": compactions continue after it has closed."));
     }
 
     #[test]

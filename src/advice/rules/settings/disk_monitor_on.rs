@@ -5,8 +5,8 @@ use crate::advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording};
 
 pub(crate) const RULE: Rule = Rule {
     code: "disk_monitor_on",
-    finds: "Nodes on which CouchDB's own disk monitor is on, which in a container may see no disk.",
-    because: "With `[disk_monitor] enable = true` (CouchDB 3.4 and later; the default is false) CouchDB refuses writes and index builds on a disk that is nearly full, with status 507. It knows how full a disk is from Erlang's `disksup`, which lists the mounts that `df` shows as local; if none of them is on the device of `database_dir`, as in some containers, CouchDB takes the disk for empty and never refuses anything (couchdb#5547). No response over HTTP shows what it sees, so somebody has to look once.",
+    finds: "Nodes that use CouchDB's own disk monitor, which may see no disk in a container.",
+    because: "With `[disk_monitor] enable = true` (CouchDB 3.4 and later; the default is false) CouchDB refuses writes and index builds on a disk that is nearly full, with status 507. It learns how full a disk is from Erlang's `disksup`, which lists the mounts that `df` shows as local; if none of them is on the device of `database_dir`, as in some containers, CouchDB assumes an empty disk and never refuses anything (couchdb#5547). HTTP does not show what it sees, so somebody has to look once.",
     ..Rule::info(check)
 };
 
@@ -18,13 +18,13 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     findings.offer(Gain::Unknown, || Wording {
         subject: Subject::Setting("[disk_monitor] enable".to_owned()),
         says: format!(
-            "CouchDB watches its disks itself {} (disk_monitor); in a container it may not see the disk of the data, and then never refuses a write.",
+            "CouchDB watches its disks itself {} (disk_monitor); in a container it may not see the data's disk, and then never refuses a write.",
             on_nodes(situation, &nodes)
         ),
         evidence: vec![("nodes", nodes_in_words(&nodes).into())],
         remedy: vec![
             Remedy::command(
-                "In each container or on each node, look for the disk of the data in this list:",
+                "In each container or on each node, look for the data's disk in this list:",
                 "df -l",
             ),
             "If it is there, mute this advice. If not, mount the data so that df -l shows it, and rely on recliner's alerts about full volumes until then.".into(),
@@ -53,7 +53,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "CouchDB watches its disks itself on every node (disk_monitor); in a container it may not see the disk of the data, and then never refuses a write."
+            "CouchDB watches its disks itself on every node (disk_monitor); in a container it may not see the data's disk, and then never refuses a write."
         );
     }
 

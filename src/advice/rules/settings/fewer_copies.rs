@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 
 pub(crate) const RULE: Rule = Rule {
     code: "fewer_copies",
-    finds: "Databases whose ranges have fewer copies than `[cluster] n`, although there are nodes enough.",
-    because: "The number of copies is fixed when a database is created: `n`, 3 by default, or the number of nodes at that time if that is smaller. Nodes that join later get no copies of what is there (couchdb#1729). So the databases of a first node, `_users` and `_replicator` among them, stay on it alone: while it is down nobody can log in, and its disk is the only place of these documents. It is a warning about CouchDB's own databases; others may have been created with fewer copies on purpose (`?n=1`).",
+    finds: "Databases whose ranges have fewer copies than `[cluster] n`, although there are enough nodes.",
+    because: "The number of copies is fixed when a database is created: `n`, 3 by default, or the number of nodes at that time if that is smaller. Nodes that join later get no copies of existing databases (couchdb#1729). So the databases of a first node, including `_users` and `_replicator`, stay on it alone: while it is down nobody can log in, and only its disk has these documents. It is a warning about CouchDB's own databases; others may have been created with fewer copies on purpose (`?n=1`).",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };
@@ -57,7 +57,7 @@ fn finding(situation: &Situation<'_>, db: DbIx, map: ShardMapEntry, wanted: u64)
     Wording {
         subject: Subject::Database(name.to_owned()),
         says: format!(
-            "{name} has {} of its {}; with n = {wanted} there would be {}.{without}",
+            "{name} has {} of its {}; with n = {wanted} it would have {}.{without}",
             counted(copies, "copy", "copies"),
             counted(map.ranges.into(), "range", "ranges"),
             wanted.saturating_mul(map.ranges.into()),
@@ -70,12 +70,12 @@ fn finding(situation: &Situation<'_>, db: DbIx, map: ShardMapEntry, wanted: u64)
         remedy: vec![
             "If it was created with fewer copies on purpose, mute this.".into(),
             Remedy::get(
-                "Otherwise read its shard map, and keep what is printed:",
+                "Otherwise read its shard map, and save the output:",
                 &["_node", "_local", "_dbs", name],
             ),
             "Add nodes without a copy to each range (by_node, by_range, and an entry [\"add\", RANGE, NODE] in changelog) and PUT the document back, as CouchDB's manual says under \"Moving a shard\"; take no node out.".into(),
-            Remedy::couchdb("Then have the new copies filled:", "POST", &[name, "_sync_shards"], None),
-            Remedy::get("See that each range has its nodes:", &[name, "_shards"]),
+            Remedy::couchdb("Then fill the new copies:", "POST", &[name, "_sync_shards"], None),
+            Remedy::get("Check that each range has its nodes:", &[name, "_shards"]),
         ],
     }
 }
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(only.severity, Severity::Warning);
         assert_eq!(
             only.says,
-            "_users has 1 copy of its 1 range; with n = 3 there would be 3. b and c have none."
+            "_users has 1 copy of its 1 range; with n = 3 it would have 3. b and c have none."
         );
         assert_eq!(found("orders", None)[0].severity, Severity::Info);
     }

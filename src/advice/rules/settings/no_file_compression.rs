@@ -9,7 +9,7 @@ use crate::{
 pub(crate) const RULE: Rule = Rule {
     code: "no_file_compression",
     finds: "Nodes on which CouchDB writes documents and indexes without compression.",
-    because: "With `[couchdb] file_compression = none` every block of a database and index is written as it is; CouchDB's default is snappy, which costs little time. Files that exist stay as they are until they are compacted, because a file may mix methods. How much smaller they become depends on the documents, so no gain is given. Attachments are compressed by their type, whatever this setting is.",
+    because: "With `[couchdb] file_compression = none` CouchDB writes every block of a database and index uncompressed; its default is snappy, which costs little time. Existing blocks stay uncompressed until their file is compacted. How much smaller files become depends on the documents, so no gain is given. Attachments are compressed by type, regardless of this setting.",
     ..Rule::info(check)
 };
 
@@ -45,7 +45,7 @@ pub(super) fn uncompressed(situation: &Situation<'_>) -> Option<(Vec<String>, u6
 
 fn remedy(nodes: &[String]) -> Vec<Remedy> {
     let compress = |node: &String| {
-        let says = "Compress what is written from now on, and what is compacted:";
+        let says = "Compress what is written or compacted from now on:";
         Remedy::set_config(says, node, KEY, "snappy")
     };
     let mut remedy: Vec<Remedy> = nodes.iter().take(MAX_COMMANDS).map(compress).collect();

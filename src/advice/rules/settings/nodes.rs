@@ -45,7 +45,7 @@ pub(super) fn is_taken_over(config: &NodeConfig, channel: &str) -> bool {
 pub(super) fn takeover(situation: &Situation<'_>, channel: &str) -> Option<Remedy> {
     let smoosh = &situation.inputs.remedy_settings.smoosh;
     let is_enforcing = situation.inputs.plan.rules.mode == Mode::Enforce;
-    let wins = "recliner then compacts in place of this channel, and what frees most first";
+    let wins = "recliner then compacts in place of this channel, most reclaimable first";
     let is_listed = smoosh.takeover.iter().any(|listed| listed == channel);
     let how = match (smoosh.mode, is_enforcing) {
         (SmooshMode::Takeover, _) if !is_listed => format!("Add {channel} to smoosh.takeover"),
@@ -89,7 +89,7 @@ pub(super) fn offer_faulty_channels(
             remedy: vec![
                 remedy(&channel),
                 Remedy::command(
-                    "See what each channel takes, in which order, and what is odd about it:",
+                    "See what each channel takes, in which order, and its problems:",
                     "recliner import smoosh --couchdb.url \"$COUCHDB_URL\"",
                 ),
             ],

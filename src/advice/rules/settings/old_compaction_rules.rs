@@ -6,8 +6,8 @@ use compaction_settings::{Fault, read_smoosh};
 
 pub(crate) const RULE: Rule = Rule {
     code: "old_compaction_rules",
-    finds: "Rules of CouchDB 2's compaction daemon on nodes whose CouchDB has smoosh in its place.",
-    because: "CouchDB 3 never reads `[compactions]` and `[compaction_daemon]`, left by an upgrade from CouchDB 2 in `local.ini`. Thresholds of single databases have no effect, and smoosh compacts by day where a rule gives a window at night. A channel of smoosh has `from` and `to`, in UTC.",
+    finds: "Rules of CouchDB 2's compaction daemon on nodes that use smoosh instead.",
+    because: "CouchDB 3 never reads `[compactions]` and `[compaction_daemon]`, which an upgrade from CouchDB 2 leaves in `local.ini`. Thresholds of single databases have no effect, and smoosh compacts by day even if a rule allows only the night. Windows of smoosh's channels are set by `from` and `to`, in UTC.",
     untried: Some("what to do with the rules is a choice"),
     ..Rule::warning(check)
 };
@@ -21,7 +21,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     for ((section, why), nodes) in grouped_by(faults) {
         let import = (section == "compactions").then(|| {
             Remedy::command(
-                "Print channels of recliner that follow the rules; --zone is that of the servers' clocks:",
+                "Print recliner channels that follow the rules; --zone is the time zone of the servers' clocks:",
                 "recliner import compaction-daemon --couchdb.url \"$COUCHDB_URL\" --zone UTC",
             )
         });
@@ -30,7 +30,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                 "Use those channels, or give smoosh's channels the window; then delete the section from local.ini."
             }
             None => {
-                "Give smoosh's channels what you want of these settings, and delete the section from local.ini."
+                "Copy the settings that you want to keep to smoosh's channels, and delete the section from local.ini."
             }
         };
         findings.offer(Gain::Unknown, || Wording {
@@ -63,7 +63,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "[compactions] on every node does nothing: CouchDB 3.5.0 has smoosh in place of the compaction daemon and never reads these rules, not even for their windows (23:00 to 04:00): each channel of smoosh has from and to, in UTC."
+            "[compactions] on every node does nothing: CouchDB 3.5.0 has smoosh instead of the compaction daemon and never reads these rules, not even for their windows (23:00 to 04:00): each smoosh channel has from and to, in UTC."
         );
     }
 

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) const RULE: Rule = Rule {
     code: "settings_differ",
     finds: "Settings about compaction, files and new databases that are not the same on all nodes.",
-    because: "CouchDB reads settings on each node, and a `PUT` to `_config` changes one node alone, so a change is easily made on some of them. Then copies of one shard are compacted by different rules, and `[cluster] q` and `n` of a new database depend on the node that got the request. Compared are smoosh's channels, `[couchdb] file_compression`, `max_dbs_open` and `max_couch_server_shards`, `[cluster] q` and `n`, and `[disk_monitor] enable`, by what they do: a key that is not set has CouchDB's default. A channel that a recliner has taken over on some nodes does not count.",
+    because: "Each node has its own settings, and a `PUT` to `_config` changes only one node, so it is easy to change only some of them. Then copies of one shard are compacted by different rules, and `[cluster] q` and `n` of a new database depend on the node that got the request. recliner compares smoosh's channels, `[couchdb] file_compression`, `max_dbs_open` and `max_couch_server_shards`, `[cluster] q` and `n`, and `[disk_monitor] enable`; an unset key counts as CouchDB's default. A channel that a recliner has taken over on some nodes does not count.",
     ..Rule::info(check)
 };
 
@@ -105,7 +105,7 @@ fn finding(section: &str, key: &str, values: &BTreeMap<Option<&str>, Vec<String>
     let others = others.iter().flat_map(|(_, nodes)| nodes.iter()).take(MAX_COMMANDS);
     let settle = |node: &String| match common {
         Some(common) => {
-            let says = "Choose one value. To set that of most nodes on another:";
+            let says = "Choose one value. To set the value of most nodes on another node:";
             Remedy::set_config(says, node, (section, key), common)
         }
         None => {

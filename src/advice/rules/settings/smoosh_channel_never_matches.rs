@@ -7,7 +7,7 @@ use compaction_settings::Fault;
 pub(crate) const RULE: Rule = Rule {
     code: "smoosh_channel_never_matches",
     finds: "Channels of CouchDB's smoosh whose bounds contradict each other, so that they take nothing.",
-    because: "smoosh takes a file that is strictly larger than `min_size` and at most `max_size`, with a priority strictly above `min_priority` and at most `max_priority` (`smoosh_server:get_priority/4`). It reports nothing about a channel that no file can reach: what it was made for is left to other channels, or to none. A channel is sometimes switched off like this on purpose.",
+    because: "smoosh takes a file that is strictly larger than `min_size` and at most `max_size`, with a priority strictly above `min_priority` and at most `max_priority` (`smoosh_server:get_priority/4`). It does not report a channel that no file can match: the files meant for it go to other channels, or to none. A channel is sometimes switched off like this on purpose.",
     ..Rule::info(check)
 };
 

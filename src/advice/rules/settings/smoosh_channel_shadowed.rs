@@ -6,15 +6,15 @@ use compaction_settings::Fault;
 
 pub(crate) const RULE: Rule = Rule {
     code: "smoosh_channel_shadowed",
-    finds: "Channels of CouchDB's smoosh that get nothing because a channel before them takes all of it.",
-    because: "smoosh gives a file to the first channel that takes it and asks no other (`smoosh_server:find_channel/3`). Since CouchDB 3.3 channels are tried in the order of their names, whatever the order in the settings, and the built-in ones cannot be removed. A channel that is meant to treat some files differently has to come first by name and be narrower than those after it.",
+    finds: "Channels of CouchDB's smoosh that get nothing because an earlier channel takes everything.",
+    because: "smoosh gives a file to the first channel that takes it and asks no other (`smoosh_server:find_channel/3`). Since CouchDB 3.3 channels are tried in the order of their names, not of the settings, and the built-in ones cannot be removed. A channel that is meant to treat some files differently must come first by name and be narrower than later ones.",
     ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     offer_faulty_channels(situation, findings, Fault::Shadowed, |channel| {
         Remedy::choice(format!(
-            "Give {channel} a name that comes before the other one in the alphabet, or make the other one narrower, or remove {channel}."
+            "Rename {channel} so that it comes before the other channel in the alphabet, narrow the other one, or remove {channel}."
         ))
     });
 }

@@ -13,8 +13,8 @@ use compaction_settings::{NeverStarts, read_smoosh};
 
 pub(crate) const RULE: Rule = Rule {
     code: "smoosh_channel_stopped",
-    finds: "Channels of CouchDB's smoosh that take files and never start a compaction, and that no recliner has taken over.",
-    because: "The channels after such a channel never see what it takes, and nothing is logged. `concurrency = 0` is CouchDB's own way to pause a channel, often forgotten after maintenance; a `capacity` below 1 makes a channel crash, and a window may never open. A recliner that takes a channel over leaves a mark in the section `[recliner]`; without it nobody is known to compact in its place. It is a warning unless this recliner enforces.",
+    finds: "Channels of CouchDB's smoosh that take files but never start a compaction, and that no recliner has taken over.",
+    because: "The channels after such a channel never see what it takes, and nothing is logged. `concurrency = 0` is CouchDB's own way to pause a channel, often forgotten after maintenance; a `capacity` below 1 makes a channel crash, and a window may never open. A recliner that takes over a channel leaves a mark in the section `[recliner]`; without it, nothing is known to compact in its place. It is a warning unless this recliner enforces.",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };
@@ -41,7 +41,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             let section = format!("smoosh.{channel}");
             let start = |node: &String| match why {
                 NeverStarts::Concurrency => vec![Remedy::set_config(
-                    "Start it again, with the number of compactions that it ran before:",
+                    "Start it again, with its earlier concurrency:",
                     node,
                     (&section, "concurrency"),
                     "1",
@@ -57,11 +57,14 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                     why.keys().iter().map(reset).collect()
                 }
             };
-            let mut remedy = vec!["Ask who stopped it. If it is meant to be, because something else compacts, mute this advice.".into()];
+            let mut remedy = vec![
+                "Ask who stopped it. If that is intended, because something else compacts, mute this advice."
+                    .into(),
+            ];
             remedy.extend(nodes.iter().take(MAX_COMMANDS).flat_map(start));
             Wording {
                 says: format!(
-                    "smoosh's channel {channel} {} starts nothing, because {}, and no recliner has taken it over{waits}.",
+                    "smoosh's channel {channel} {} starts nothing because {}, and no recliner has taken it over{waits}.",
                     on_nodes(situation, &nodes),
                     why.why()
                 ),
@@ -113,7 +116,7 @@ mod tests {
         assert_eq!(only.severity, Severity::Warning);
         assert_eq!(
             only.says,
-            "smoosh's channel ratio_dbs on a starts nothing, because its concurrency is below 1, and no recliner has taken it over; recliner's channel of that name would free 9.1 GiB."
+            "smoosh's channel ratio_dbs on a starts nothing because its concurrency is below 1, and no recliner has taken it over; recliner's channel of that name would free 9.1 GiB."
         );
         let command = only.remedy[1].text.as_deref().unwrap_or_default();
         assert!(

@@ -11,8 +11,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 pub(crate) const RULE: Rule = Rule {
     code: "smoosh_falls_behind",
-    finds: "Channels of smoosh that would need too long for what waits in them.",
-    because: "Each channel runs `concurrency` compactions on a node, one by default, whatever waits; the queue is never shown in bytes. Files that smoosh itself reports as waiting are counted, and the time is that of the bytes that compacting the files of recliner's channel of the same name would write, at the rate that recliner's own compactions had and with every slot busy. Without a measured rate, and before CouchDB 3.4, nothing is said. The limit is `advice.max_backlog`.",
+    finds: "Channels of smoosh whose queue would take too long to clear.",
+    because: "Each channel runs `concurrency` compactions on a node, one by default, however long its queue, and the queue is never shown in bytes. recliner counts the files that smoosh reports as waiting. For the time, it takes the bytes that its own channel of the same name would write, at the measured rate of its compactions, with every slot busy. Without a measured rate, and before CouchDB 3.4, the rule is silent. The limit is `advice.max_backlog`.",
     untried: Some("it takes a queue of `advice.max_backlog`"),
     ..Rule::warning(check)
 };

@@ -9,7 +9,7 @@ use crate::{
 pub(crate) const RULE: Rule = Rule {
     code: "too_few_open_databases",
     finds: "Nodes that write to more shards in a few days than CouchDB keeps open at a time.",
-    because: "CouchDB keeps at most `[couchdb] max_dbs_open` shards open, 500 by default. Above that it closes the one that was used least recently for each one that it opens, and each open costs an fsync (measured: a sweep over closed shards runs at half the speed); if all of them are in use, requests fail with `all_dbs_active`. The limit is divided among one server for each CPU core (after 3.5.2, at most `max_couch_server_shards`, 16 by default), and a shard's name decides which server opens it. So one server can be full before the limit is reached: where that is to be expected, it is information. Shards that nobody writes to are not counted, and nothing is said before writes were measured for `advice.min_watched`. Each open shard needs a file handle and some memory, so the limit of open files of CouchDB's user has to be higher.",
+    because: "CouchDB keeps at most `[couchdb] max_dbs_open` shards open, 500 by default. Above that, it closes the least recently used shard for each one that it opens, and each open costs an fsync (measured: a sweep over closed shards runs at half the speed); if all are in use, requests fail with `all_dbs_active`. The limit is divided among one server per CPU core (after 3.5.2, at most `max_couch_server_shards`, 16 by default), and a shard's name decides which server opens it. So one server can be full before the limit is reached; if that is likely, the severity is info. Shards without writes are not counted, and the rule is silent until writes were measured for `advice.min_watched`. Each open shard needs a file handle and some memory, so the open files limit of CouchDB's user must be higher.",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };
@@ -33,7 +33,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             (
                 Severity::Info,
                 format!(
-                    "and keeps at most {limit} open (max_dbs_open), divided by name among one server for each CPU core: the fullest may have no room left"
+                    "and keeps at most {limit} open (max_dbs_open), divided by name among one server per CPU core: the fullest may have no room left"
                 ),
             )
         };
@@ -53,7 +53,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             ],
             remedy: vec![
                 Remedy::choice(format!(
-                    "See that CouchDB's user may open at least {} files on that node (ulimit -n, LimitNOFILE).",
+                    "Make sure that CouchDB's user may open at least {} files on that node (ulimit -n, LimitNOFILE).",
                     4 * better
                 )),
                 Remedy::set_config(

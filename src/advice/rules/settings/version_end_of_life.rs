@@ -8,8 +8,8 @@ use crate::{
 
 pub(crate) const RULE: Rule = Rule {
     code: "version_end_of_life",
-    finds: "Nodes that run a release series of CouchDB that no longer gets security fixes.",
-    because: "The project fixes security problems in its current release series and in the one before it only (CouchDB's documentation, Security Issues / CVEs). This recliner knows 3.5 as the current series, and a newer one if a node runs it.",
+    finds: "Nodes that run a CouchDB release series without security fixes.",
+    because: "The project fixes security problems only in its current release series and the one before it (CouchDB's documentation, Security Issues / CVEs). This recliner takes 3.5 as the current series, or a newer one if a node runs it.",
     untried: Some("it takes an old version of CouchDB"),
     ..Rule::info(check)
 };

@@ -9,8 +9,8 @@ use couchdb_names::Version;
 
 pub(crate) const RULE: Rule = Rule {
     code: "version_with_compaction_fault",
-    finds: "Nodes that run a version of CouchDB with a known fault about compaction.",
-    because: "Before 3.3.0 CouchDB counts the bodies of replaced revisions as live (couchdb#4264), before 3.4.3 the attachments of replaced and deleted revisions (couchdb#5347). The ratio of such a file stays low, so neither smoosh nor recliner finds it worth a compaction, however much of it is waste. The sums are stored in the files: after an upgrade they are right only for what is compacted or written again, so each file with attachments needs one compaction whatever its ratio is. Up to 3.5.2 smoosh also keeps a shard open each time it takes up a compaction that another process goes on with (couchdb#6016): it counts against `max_dbs_open` until CouchDB is restarted. No release has a fix yet, so this is no finding.",
+    finds: "Nodes that run a version of CouchDB with a known compaction fault.",
+    because: "Before 3.3.0 CouchDB counts the bodies of replaced revisions as live (couchdb#4264), before 3.4.3 the attachments of replaced and deleted revisions (couchdb#5347). The ratio of such a file stays low, so neither smoosh nor recliner finds it worth a compaction, however much of it is waste. The sums are stored in the files: after an upgrade they are right only for what is compacted or written again, so each file with attachments needs one compaction whatever its ratio. Up to 3.5.2 smoosh also leaves a shard open each time it joins a compaction that another process is running (couchdb#6016): it counts against `max_dbs_open` until CouchDB restarts. No release has a fix yet, so the rule does not report this.",
     untried: Some("it takes an old version of CouchDB"),
     ..Rule::info(check)
 };
@@ -50,7 +50,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         remedy: vec![
             Remedy::choice(format!("Upgrade these nodes to CouchDB {fixed} or newer.")),
             Remedy::command(
-                "After that, have a running recliner compact each file of databases with attachments once, whatever its ratio is, the largest first:",
+                "After that, let a running recliner compact each file of databases with attachments once, whatever its ratio, the largest first:",
                 "recliner compact --force SHARD",
             ),
         ],

@@ -18,7 +18,7 @@ use std::{
 pub(crate) const RULE: Rule = Rule {
     code: "shard_too_large_to_compact",
     finds: "Shards whose compaction needs more space than their volume has, even after everything else on it is compacted.",
-    because: "A compaction writes a new file beside the old one, and a database's also sorts its document ids in another: the peak is predicted as `headroom.factor` times the live bytes, or as much as compactions here really needed. What `headroom.keep_free` keeps is left free. Such a shard can never be compacted again, so its file only grows until the volume is full. A split writes only the live data once more and leaves two shards that need half as much each; it has to happen while there is room for that. The date is by the shard's own growth, as measured, and assumes that nothing else on the volume grows. If more than three databases of a volume are concerned, they are one finding about the volume.",
+    because: "A compaction writes a new file beside the old one, and for a database a second one to sort document ids: the predicted peak is `headroom.factor` times the live bytes, or as much as compactions here really needed. `headroom.keep_free` stays free. Such a shard can never be compacted again, so its file grows until the volume is full. A split writes the live data once more and leaves two shards that each need half as much; it has to happen while there is room for that. The date follows from the shard's measured growth, and assumes that nothing else on the volume grows. More than three affected databases on a volume are one finding about the volume.",
     severities: &[Severity::Critical],
     ..Rule::info(check)
 };
@@ -141,7 +141,7 @@ fn volume_finding(
     ];
     evidence.extend(of_worst.evidence);
     let mut remedy = vec![Remedy::choice(format!(
-        "With so many of them the volume {volume} itself is too full: enlarge it, or move shards and data that is not needed away from it. If that takes long, split the worst first:"
+        "With so many of them, the volume {volume} itself is too full: enlarge it, or move shards and unneeded data off it. If that takes long, split the worst first:"
     ))];
     remedy.extend(of_worst.remedy);
     Wording {
@@ -209,7 +209,7 @@ fn finding(situation: &Situation<'_>, found: &StuckDatabase<'_>) -> Wording {
     let date = date.filter(|_| split_fits);
     let until = match &date {
         _ if !split_fits => " Not even a split fits any more.".to_owned(),
-        Some(date) => format!(" As it grows now, not even a split fits from {date} on."),
+        Some(date) => format!(" At its present growth, not even a split will fit from {date} on."),
         None => String::new(),
     };
     let copies = counted(stuck.len() as u64, "shard copy", "shard copies");
@@ -244,7 +244,7 @@ fn remedy(situation: &Situation<'_>, found: &StuckDatabase<'_>) -> Vec<Remedy> {
     let volume = worst.room.usable.volume.title();
     if worst.live_bytes > worst.room.limit() {
         return vec![Remedy::choice(format!(
-            "Enlarge the volume {volume}, or move shards away from it; then split the shard, so that its compactions need less."
+            "Enlarge the volume {volume}, or move shards off it; then split the shard, so that its compactions need less space."
         ))];
     }
     let mut steps = Vec::new();
@@ -261,7 +261,7 @@ fn remedy(situation: &Situation<'_>, found: &StuckDatabase<'_>) -> Vec<Remedy> {
         steps.push(split("Split every range of the database in two:", db, None));
     } else {
         let splits = ranges.into_iter();
-        steps.extend(splits.map(|it| split("Split the range, in all its copies:", db, Some(it))));
+        steps.extend(splits.map(|it| split("Split all copies of the range:", db, Some(it))));
     }
     steps.push(split_progress());
     steps
@@ -345,7 +345,7 @@ mod tests {
         let growing = first.grown_from(10 * 86_400, 90 * GIB, 90 * GIB);
         let says = found(&[growing.clone(), second.clone()], Some(121))[0].says.clone();
         assert!(
-            says.ends_with(" As it grows now, not even a split fits from 2026-12-02 on."),
+            says.ends_with(" At its present growth, not even a split will fit from 2026-12-02 on."),
             "{says}"
         );
         let late = &found(&[growing, second], Some(99))[0];

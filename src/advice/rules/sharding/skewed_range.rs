@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub(crate) const RULE: Rule = Rule {
     code: "skewed_range",
     finds: "Shard ranges that hold many times the live data of the other ranges of their database.",
-    because: "Documents go to ranges by a hash of their ids, which spreads them evenly. A range becomes larger through a few very large documents, through a large partition, whose documents all have one hash, or through a split of only some ranges. Its nodes do more work than the others, and its compaction needs the most free space. A split halves the hashes of a range in all its copies, writes the two halves beside the old files and builds their indexes before the old files go, so it needs room for another copy on each of these nodes; one partition stays in one half. The factor is `advice.skewed_range`; ranges below `advice.min_moved` are left alone.",
+    because: "Documents go to ranges by a hash of their ids, which spreads them evenly. A range becomes larger through a few very large documents, a large partition, whose documents share one hash, or a split of only some ranges. Its nodes do more work than the others, and its compaction needs the most free space. A split divides a range in two in all its copies, writes both halves beside the old files and builds their indexes before the old files are deleted, so it needs room for another copy on each of these nodes; a partition stays in one half. The factor is `advice.skewed_range`; ranges below `advice.min_moved` are ignored.",
     ..Rule::info(check)
 };
 
@@ -91,7 +91,7 @@ fn finding(db: &str, skew: &Skew) -> Wording {
             ("siblings", skew.siblings.into()),
         ],
         remedy: vec![
-            "If the database is partitioned, look for a partition that is too large first: a split does not divide it.".into(),
+            "If the database is partitioned, first look for a partition that is too large: a split does not divide it.".into(),
             split(
                 "Split the range; each node with a copy needs room for its live data once more:",
                 db,

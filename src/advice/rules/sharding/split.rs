@@ -16,5 +16,5 @@ pub(super) fn split(says: &str, db: &str, range: Option<Range>) -> Remedy {
 
 /// The request that shows how far splits are.
 pub(super) fn split_progress() -> Remedy {
-    Remedy::get("See how far it is:", &["_reshard", "jobs"])
+    Remedy::get("See its progress:", &["_reshard", "jobs"])
 }

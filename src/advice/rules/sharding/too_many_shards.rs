@@ -9,7 +9,7 @@ use crate::{
 pub(crate) const RULE: Rule = Rule {
     code: "too_many_shards",
     finds: "Small databases that are divided into more ranges than their data needs.",
-    because: "Each range is a file on each node with a copy. A query of a view and a list of documents open every range, and so does each build of an index, which has a file for each range too. CouchDB keeps only `[couchdb] max_dbs_open` files open on a node, 500 by default, and closes others for them, so with many small databases most requests open files. An empty file takes 8 KiB (measured with 3.5.0). The number of ranges is chosen when a database is created (`q`, by default `[cluster] q`); CouchDB can split ranges and cannot merge them. Shards below `advice.small_shard` are small; it is advice from `advice.surplus_shards` files on that one range each would not need.",
+    because: "Each range is a file on each node with a copy. View queries, lists of documents and index builds open every range, and an index also has a file for each range. CouchDB keeps only `[couchdb] max_dbs_open` files open on a node, 500 by default, and closes others to open more, so with many small databases most requests open files. An empty file takes 8 KiB (measured with 3.5.0). The number of ranges is chosen when a database is created (`q`, by default `[cluster] q`); CouchDB can split ranges but not merge them. Shards below `advice.small_shard` are small; the rule reports them if one range per database would save `advice.surplus_shards` files.",
     ..Rule::info(check)
 };
 
@@ -90,7 +90,7 @@ fn finding(situation: &Situation<'_>, small: &SmallDatabases) -> Wording {
                 "Give new databases one range, on every node, or create each with ?q=1:",
                 "[cluster]\nq = 1",
             ),
-            "An existing database keeps its ranges: create another one with ?q=1, replicate it there, and switch clients. That is worth it for databases that are used often.".into(),
+            "An existing database keeps its ranges: create another one with ?q=1, replicate to it, and switch clients. That is worth it for databases that are used often.".into(),
         ],
     }
 }

@@ -12,7 +12,7 @@ use couchdb_names::Range;
 pub(crate) const RULE: Rule = Rule {
     code: "unbalanced_nodes",
     finds: "Nodes that hold much more live data or many more shards than the others.",
-    because: "CouchDB places the copies of a database when it is created, by names alone, and never moves one: a node that joins later gets only new databases, and a few large databases may meet on one node (couchdb#1517, couchdb#3865). The fullest node decides when the cluster needs disks. Moves are chosen so that each brings the nodes closer together and no node gets two copies of a range, at most ten of them; recliner never moves anything. Zones (`[cluster] placement`) are not known here: keep copies in theirs. The limit is `advice.unbalanced_node`, and `advice.min_moved` or 100 shards more than the mean.",
+    because: "CouchDB places the copies of a database when it is created, by name alone, and never moves them: a node that joins later gets only new databases, and several large databases may share one node (couchdb#1517, couchdb#3865). The fullest node decides when the cluster needs disks. Moves are chosen so that each brings the nodes closer together and no node gets two copies of a range, at most ten of them; recliner never moves anything. recliner does not know zones (`[cluster] placement`): keep copies in theirs. The limit is `advice.unbalanced_node`, and `advice.min_moved` or 100 shards more than the mean.",
     ..Rule::warning(check)
 };
 
@@ -159,7 +159,10 @@ fn finding(
         Measure::Shards => grouped(*mean),
     };
     let node = name(*fullest);
-    let mut remedy = vec!["Move these copies one at a time, as CouchDB's manual says under \"Moving a shard\": copy the file, add the node to the range in the database's shard map, wait until it has caught up, then take the old node out.".into()];
+    let mut remedy = vec![
+        "Move these copies one at a time, as CouchDB's manual says under \"Moving a shard\": copy the file, add the node to the range in the database's shard map, wait until it has caught up, then remove the old node."
+            .into(),
+    ];
     for it in moves {
         let (db, range) = it.copy.range;
         let size = match measure {

@@ -16,7 +16,7 @@ use wall_clock::Moment;
 pub(crate) const RULE: Rule = Rule {
     code: VOLUME_FILLS,
     finds: "Volumes that will be full soon, with the date.",
-    because: "CouchDB only appends to its files, so free space shrinks with every write, and a node whose disk is full fails writes and compactions. Compaction gives back what is dead but never what is live: a volume whose live data outgrows it needs more space, or fewer shards. The dates are those of the [forecast](commands.md#when-a-volume-is-full): without compaction, with smoosh as it is set, and with recliner's own rules as if it enforced. It is a warning from `advice.full_within` and critical from `advice.full_soon` on if both of the latter are within that time, and information if the volume would be full within `advice.full_soon` only without compaction. There is no forecast until growth was watched for two days, and none further ahead than twice the time watched. Nodes with several volumes are left out, because it is unknown which of their files are on which volume.",
+    because: "CouchDB only appends to its files, so free space shrinks with every write, and a node whose disk is full fails writes and compactions. Compaction frees waste but never live data: a volume whose live data outgrows it needs more space, or fewer shards. The dates are those of the [forecast](commands.md#when-a-volume-is-full): without compaction, with smoosh as configured, and with recliner's own rules as if it enforced. It is a warning within `advice.full_within` and critical within `advice.full_soon` if both of the latter dates are within that time, and info if the volume would be full within `advice.full_soon` only without compaction. There is no forecast until growth has been measured for two days, and none further ahead than twice the time measured. Nodes with several volumes are left out, because it is unknown which of their files are on which volume.",
     severities: &[Severity::Info, Severity::Warning, Severity::Critical],
     untried: Some("it takes days of growth, and what helps is a larger disk"),
     ..Rule::info(check)
@@ -96,7 +96,7 @@ fn finding(
         }
     };
     let says = format!(
-        "The volume {} has {} free, and {grows} (watched for {}). {}",
+        "The volume {} has {} free, and {grows} (measured for {}). {}",
         volume.title(),
         format_size_short(uncompacted.free_bytes),
         format_rounded(uncompacted.watched),
@@ -122,19 +122,19 @@ fn finding(
 
 fn remedy(volume: &Volume, severity: Severity) -> Vec<Remedy> {
     let ahead = Remedy::recliner(
-        "Compare how long it lasts without compaction, with smoosh and with recliner:",
+        "Compare how long the space lasts without compaction, with smoosh and with recliner:",
         &["what-if", "--days", "30"],
     );
     if severity == Severity::Info {
         return vec![
             ahead,
-            "See that compaction never stalls for days: keep the alerts about growing queues and about recliner itself.".into(),
+            "Make sure that compaction never stalls for days: keep the alerts about growing queues and about recliner itself.".into(),
         ];
     }
     let nodes: Vec<String> = volume.nodes.iter().map(ToString::to_string).collect();
     vec![
         Remedy::choice(format!(
-            "Before that date enlarge the volume of {}, move shards to nodes with more space, or delete data that is not needed.",
+            "Before that date, enlarge the volume of {}, move shards to nodes with more space, or delete unneeded data.",
             crate::text::listed(&nodes)
         )),
         ahead,
@@ -197,7 +197,7 @@ mod tests {
         let [only] = &warning[..] else { panic!("{warning:?}") };
         assert_eq!(
             only.says,
-            "The volume a has 100 GiB free, and 5 GiB a day are lost even with compaction (watched for 30d). Forecast: full on 2026-12-01 without compaction, on 2026-12-03 with smoosh, on 2026-12-11 with recliner as configured (80 % likely between 2026-12-09 and 2026-12-13)."
+            "The volume a has 100 GiB free, and 5 GiB a day are lost even with compaction (measured for 30d). Forecast: full on 2026-12-01 without compaction, on 2026-12-03 with smoosh, on 2026-12-11 with recliner as configured (80 % likely between 2026-12-09 and 2026-12-13)."
         );
         assert_eq!(only.severity, Severity::Warning);
         let Gain::Risk(bytes) = only.gain else { panic!("{warning:?}") };
@@ -221,7 +221,7 @@ mod tests {
         let [only] = &info[..] else { panic!("{info:?}") };
         assert_eq!(
             only.says,
-            "The volume a has 100 GiB free, and 20 GiB a day are written (watched for 30d). Forecast: full on 2026-11-26 without compaction, not within 60d with smoosh, not within 60d with recliner as configured."
+            "The volume a has 100 GiB free, and 20 GiB a day are written (measured for 30d). Forecast: full on 2026-11-26 without compaction, not within 60d with smoosh, not within 60d with recliner as configured."
         );
         assert_eq!(found([Some(8), None, None]), []);
         assert_eq!(found([None, None, None]), []);

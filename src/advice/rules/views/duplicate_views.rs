@@ -9,8 +9,8 @@ use crate::{
 
 pub(crate) const RULE: Rule = Rule {
     code: "duplicate_views",
-    finds: "Design documents whose views another design document of the database has too, in another index.",
-    because: "CouchDB shares an index between design documents only if all their views are equal, with their names and in their order: then both have one signature. A view that was renamed, or a document that repeats some of another's views, is another signature. The same map and reduce functions then run twice for each change, and their rows are stored twice in every copy. Functions are compared as text, with language, options and library; their names do not count.",
+    finds: "Design documents whose views another design document of the database repeats in a separate index.",
+    because: "CouchDB shares an index between design documents only if all their views are equal, including names and order: then both have the same signature. Renaming a view, or repeating only some views, gives another signature. The same map and reduce functions then run twice for each change, and their rows are stored twice in every copy. recliner compares functions as text, with language, options and library; their names do not count.",
     ..Rule::info(check)
 };
 
@@ -81,7 +81,7 @@ fn finding(name: DesignName, Duplicate { index, other, bytes }: Duplicate<'_>) -
         remedy: vec![
             name.show("See its views:"),
             Remedy::choice(format!(
-                "Let the clients of these views query {other} instead, then delete {}; `recliner indexes` shows who reads them, if it follows logs.",
+                "Let the clients of these views query {other} instead, then delete {}; `recliner indexes` shows who reads them, if recliner follows access logs.",
                 name.design
             )),
             Remedy::view_cleanup("Then delete the files of its index:", &name.db),

@@ -8,8 +8,8 @@ use crate::{
 
 pub(crate) const RULE: Rule = Rule {
     code: "growing_lag",
-    finds: "View indexes that are built and still fall further behind their database.",
-    because: "An index is built by one process for each shard copy, which hands one document after the other to a query server. If documents are written faster than that, the lag grows for as long as the load lasts, and every reader that wants current data waits longer. Lag is compared with what it was one to two hours ago; a lag that one burst of writes explains ends by itself. It counts from `advice.lagging_index` changes on. It is known while recliner runs; a command that reads the cluster once says nothing about it.",
+    finds: "View indexes that fall further behind their database while they are being built.",
+    because: "For each shard copy, one process builds the index and hands one document after the other to a query server. If documents are written faster than that, the lag grows for as long as the load lasts, and readers that want current data wait longer. Lag is compared with that of one to two hours ago; a lag caused by one burst of writes ends by itself. The limit is `advice.lagging_index`. Only a running recliner finds this, not a command that reads the cluster once.",
     untried: Some("the lag has to grow for an hour"),
     ..Rule::warning(check)
 };
@@ -44,7 +44,7 @@ fn finding(name: DesignName, change: &LagChange) -> Wording {
             name.show(
                 "Look for map functions that do more than they need, and for views that nobody reads: all of them run for each change:",
             ),
-            "If all are needed, move views to design documents of their own, which are built side by side, write them in Erlang or as a Mango index, or split the ranges of the database: each range is built by a process of its own.".into(),
+            "If all are needed, move views to separate design documents, which are built in parallel, write them in Erlang or as a Mango index, or split the ranges of the database: each range has its own build process.".into(),
         ],
         subject: name.subject(),
     }

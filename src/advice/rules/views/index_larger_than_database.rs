@@ -9,7 +9,7 @@ use crate::{
 pub(crate) const RULE: Rule = Rule {
     code: "index_larger_than_database",
     finds: "View indexes with more live data than the database that they index.",
-    because: "An index stores every key and value that its map functions emit, and the id of the document with each. It becomes as large as its database if they emit whole documents, or several rows for each. A query with `include_docs=true` reads the document from the database instead, one read more for each row. The gain is what the index has beyond the size of its database. The factor is `advice.large_index`.",
+    because: "An index stores every key and value that its map functions emit, and the id of the document with each. It becomes as large as its database if they emit whole documents, or several rows for each. A query with `include_docs=true` reads the document from the database instead, one more read for each row. The gain is what the index has beyond the size of its database. The factor is `advice.large_index`.",
     ..Rule::info(check)
 };
 

@@ -11,7 +11,7 @@ use crate::{
 pub(crate) const RULE: Rule = Rule {
     code: "lagging_index",
     finds: "View indexes that are many changes behind their database while no build of them runs.",
-    because: "CouchDB builds an index when a view is queried, and by itself (ken) only after writes, never right after a restart. The next reader of an index that lags waits until all its changes are indexed, often longer than its timeout, and every retry waits again. A lag is known for the copy that was read, or as the sum of one copy of each range, so it is a lower bound. A document with `autoupdate: false` leaves building to its readers, and is left out. A running recliner compares the lag with that of one to two hours ago. The limit is `advice.lagging_index`. The gain is the size of the index: data that cannot be read until it is built.",
+    because: "CouchDB builds an index when a view is queried, and on its own (ken) only after writes, never right after a restart. The next reader of a lagging index waits until all changes are indexed, often longer than its timeout, and every retry waits again. The lag is that of the copy that was read, or the sum of one copy of each range, so it is a lower bound. Documents with `autoupdate: false` leave building to their readers, and are ignored. A running recliner compares the lag with that of one to two hours ago. The limit is `advice.lagging_index`. The gain is the size of the index: data that cannot be read until it is built.",
     ..Rule::warning(check)
 };
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(crate) const RULE: Rule = Rule {
     code: "many_views_in_one_design",
     finds: "Design documents with many views and a large index.",
-    because: "All views of a design document are in one index. Adding a view, or changing one, changes the signature, and CouchDB builds all of them again, beside the old index until the new one is done. In documents of their own, only the changed view is built. On the other hand, one document's views share one reading of each changed document, so views that change together belong together. The gain is the time that writing the other views takes when one changes. The number is `advice.views_in_one_design`.",
+    because: "All views of a design document are in one index. Adding a view, or changing one, changes the signature, and CouchDB builds all of them again, beside the old index until the new one is done. In separate documents, only the changed view is built. On the other hand, views of one document share the reading of each changed document, so views that change together belong together. The gain is the time spent rebuilding the other views when one changes. The limit is `advice.views_in_one_design`.",
     ..Rule::info(check)
 };
 
@@ -43,7 +43,7 @@ fn finding(name: DesignName, views: u64, bytes: u64, seconds: u64) -> Wording {
     };
     Wording {
         says: format!(
-            "{name} has {views} views in one index of {} in all files; a change of any of them builds all of it again{time}.",
+            "{name} has {views} views in one index of {} in all files; changing any of them rebuilds the whole index{time}.",
             format_size_short(bytes)
         ),
         evidence: vec![
@@ -53,7 +53,8 @@ fn finding(name: DesignName, views: u64, bytes: u64, seconds: u64) -> Wording {
         ],
         remedy: vec![
             name.show("See its views:"),
-            "At the next change, move the views that change often, and those that nobody waits for, to design documents of their own.".into(),
+            "At the next change, move the views that change often, and those that nobody waits for, to separate design documents."
+                .into(),
         ],
         subject: name.subject(),
     }
@@ -82,7 +83,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "orders/_design/all has 10 views in one index of 100 GiB in all files; a change of any of them builds all of it again, 1h 20m of it spent rewriting unchanged views."
+            "orders/_design/all has 10 views in one index of 100 GiB in all files; changing any of them rebuilds the whole index, 1h 20m of it spent rewriting unchanged views."
         );
         assert_eq!(only.severity, Severity::Info);
     }

@@ -10,8 +10,8 @@ use crate::{
 
 pub(crate) const RULE: Rule = Rule {
     code: "smoosh_compacts_building_index",
-    finds: "Compactions of a view index that others started while the same index is being built.",
-    because: "An index that is built writes much that is soon replaced, so smoosh finds it worth compacting while the build runs. The compaction copies an index that is outdated when it ends, indexes what came meanwhile again, and slows the build down for hours (cht-core#9989); then smoosh finds the index worth compacting again. recliner never compacts an index that is being built. CouchDB offers no way to stop a running compaction.",
+    finds: "Compactions of a view index that smoosh or a person started while the index is being built.",
+    because: "A build writes much that it soon replaces, so smoosh finds the index worth compacting while the build runs. The compaction copies an index that is outdated when it ends, indexes again what was added meanwhile, and slows the build down for hours (cht-core#9989); then smoosh finds the index worth compacting again. recliner never compacts an index that is being built. CouchDB offers no way to stop a running compaction.",
     ..Rule::warning(check)
 };
 
@@ -40,7 +40,7 @@ fn finding(situation: &Situation<'_>, name: DesignName, compactions: &[&Job]) ->
     let nodes = listed(&nodes_of(situation, compactions));
     Wording {
         says: format!(
-            "{} of the index of {name} on {nodes} that recliner did not start {} while the index is built.",
+            "{} of the index of {name} on {nodes} that recliner did not start {} while the index is being built.",
             counted(compactions.len() as u64, "compaction", "compactions"),
             if compactions.len() == 1 { "runs" } else { "run" },
         ),
@@ -110,7 +110,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "1 compaction of the index of orders/_design/reports on a that recliner did not start runs while the index is built."
+            "1 compaction of the index of orders/_design/reports on a that recliner did not start runs while the index is being built."
         );
         assert_eq!(only.severity, Severity::Warning);
     }

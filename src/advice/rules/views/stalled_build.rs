@@ -45,11 +45,12 @@ fn finding(situation: &Situation<'_>, name: DesignName, jobs: &[&Job]) -> Wordin
         ],
         remedy: vec![
             Remedy::get(
-                "See how far its tasks are, and whether their process_status is waiting:",
+                "See the progress of its tasks, and whether their process_status is waiting:",
                 &["_node", &first, "_active_tasks"],
             ),
-            name.show("Look for a map function that takes long or loops:"),
-            "Look in the node's log for os_process errors and timeouts of this design document, and at the load and the disks of the node. Ending the couchjs process makes CouchDB start the build again from its last checkpoint.".into(),
+            name.show("Look for a map function that is slow or loops:"),
+            "Look in the node's log for os_process errors and timeouts of this design document, and check the node's load and disks. Ending the couchjs process makes CouchDB start the build again from its last checkpoint."
+                .into(),
         ],
         subject: name.subject(),
     }

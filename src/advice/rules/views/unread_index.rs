@@ -12,8 +12,8 @@ use couchdb_names::encode_part;
 
 pub(crate) const RULE: Rule = Rule {
     code: "unread_index",
-    finds: "View indexes that nobody has read for as long as `advice.unread_after`, and those that were set aside a week ago.",
-    because: "CouchDB updates every index of a database with each change, whether anybody reads it or not. recliner speaks only if logs have a request in every hour of that time, of all members or of proxies that see every request (`reads.proxies_see_all`). It leaves design documents alone that are younger or were written since. A call of a filter, update or show function counts as a read, and a `_find` as one of every Mango index of its database. The first step can be undone: CouchDB shares an index between equal definitions, so a copy under another name keeps its files from every cleanup. A week later recliner advises the second step, and says whether clients asked for what is gone.",
+    finds: "View indexes that nobody has read for `advice.unread_after`, and those set aside a week ago.",
+    because: "CouchDB updates every index of a database with each change, whether anybody reads it or not. The rule is silent unless the logs of all members, or of proxies that see every request (`reads.proxies_see_all`), have a request in every hour of that time. It ignores design documents that are younger or were written since. A call of a filter, update or show function counts as a read, and a `_find` as one of every Mango index of its database. The first step can be undone: CouchDB shares an index between equal definitions, so a copy under another name keeps its files from every cleanup. A week later recliner advises the second step, and says whether clients asked for the index.",
     ..Rule::info(check)
 };
 
@@ -82,27 +82,30 @@ fn unread_index(
     let mut remedy = vec![
         name.show("See what it is for:"),
         Remedy::choice(format!(
-            "Ask its owner. Logs do not show a job that last ran before {since}, such as one of a year's end, nor clients that pass by the proxies whose logs are read."
+            "Ask its owner. Logs do not show a job that last ran before {since}, such as an annual one, nor clients that bypass the proxies whose logs are read."
         )),
     ];
     if others > 0 {
         remedy.push(
-            "The index goes only when all of these documents are set aside; do the same with each."
+            "The index is deleted only when all of these documents are set aside; do the same with each."
                 .into(),
         );
     }
     if views > 1 {
         remedy.push(
-            "It is all or nothing: if only some of its views are to go, the index of the others is built again, and `recliner preflight` says what that costs.".into(),
+            "It is all or nothing: removing only some of its views rebuilds the index of the others; `recliner preflight` predicts the cost."
+                .into(),
         );
     }
     match KeptName::of(&name) {
         Some(kept) => remedy.extend([kept.set_aside(), kept.put_back()]),
-        None => remedy.push("Its name has letters that a header cannot carry: copy the document to another `_design/` name by hand before you delete it.".into()),
+        None => remedy.push(
+            "Its name has characters that an HTTP header cannot carry: copy the document to another `_design/` name by hand before you delete it."
+                .into(),
+        ),
     }
     remedy.push(
-        "Watch the errors of clients for a week; recliner then advises how to delete the index."
-            .into(),
+        "Watch for client errors for a week; recliner then advises how to delete the index.".into(),
     );
     Wording {
         says,
@@ -182,7 +185,7 @@ rev() {{ ask -f -I "$base/$1" | tr -d '\r"' | sed -n 's/^[Ee][Tt][Aa][Gg]: //p';
     fn set_aside(&self) -> Remedy {
         let lines = self.lines();
         Remedy::command(
-            "Set it aside: its copy keeps the index, and only if both share it is the document deleted.",
+            "Set it aside under another name; the script deletes the document only if its copy shares the index:",
             format!(
                 r#"{lines}
 sig() {{ ask -f "$base/$1/_info" | sed -n 's/.*"signature":"\([0-9a-f]*\)".*/\1/p'; }}
@@ -198,7 +201,7 @@ ask -f -X DELETE "$base/$from?rev=$old""#
     fn put_back(&self) -> Remedy {
         let lines = self.lines();
         Remedy::command(
-            "To put it back, with its index as it is:",
+            "To restore it with its index:",
             format!(
                 r#"{lines}
 ask -f -X COPY -H "Destination: $from" "$base/$kept" && ask -f -X DELETE "$base/$kept?rev=$(rev "$kept")""#
@@ -211,7 +214,7 @@ ask -f -X COPY -H "Destination: $from" "$base/$kept" && ask -f -X DELETE "$base/
         let lines = self.lines();
         let name = &self.name;
         Remedy::command(
-            "Or keep only its definition, from which the index can be built again. It becomes an ordinary document, which the database's other views see, too:",
+            "Or keep only its definition, from which the index can be rebuilt. It becomes an ordinary document, which the database's other views also see:",
             format!(
                 r#"{lines}
 ask -f -X COPY -H "Destination: recliner-kept-{name}" "$base/$kept" &&

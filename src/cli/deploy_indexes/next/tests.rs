@@ -322,7 +322,7 @@ fn stops_if_the_database_changed_since_the_rehearsal() {
     let taken = |facts: &mut Facts| put(facts, &OLD.replace("changed", "new-next"));
     for wanted in [READY, SWAP] {
         for (change, says) in [
-            (&recreated as &dyn Fn(&mut Facts), "another database than at the rehearsal"),
+            (&recreated as &dyn Fn(&mut Facts), "is not the database of the rehearsal"),
             (&changed, "_design/changed was changed since the rehearsal"),
             (&created, "_design/rules was changed since the rehearsal"),
             (&taken, "_design/new-next exists with other content"),
@@ -427,7 +427,7 @@ fn builds_only_if_the_free_space_suffices() {
         (shared(39), 100, READY, Some("may not fit")),
         (shared(19), 100, all_the_same, Some("does not fit")),
         (own(20), 200, READY, Some("may not fit")),
-        ([Some(("v1", 20)), None], 100, READY, Some("on n2 is unknown")),
+        ([Some(("v1", 20)), None], 100, READY, Some("It is unknown whether _design/x fits on n2")),
         ([Some(("v1", 20)), None], 100, all_the_same, None),
     ] {
         let said = room(volumes, docs, wanted);

@@ -148,7 +148,7 @@ fn running(model: &Model, theme: Theme, area: Rect, most: u16, buffer: &mut Buff
     if jobs.len() == shown {
         return below(rest, 1);
     }
-    let says = format!("and {} more that run", jobs.len() - shown);
+    let says = format!("and {} more running", jobs.len() - shown);
     put(buffer, line(rest, 0), &says, theme.quiet());
     below(rest, 2)
 }

@@ -27,7 +27,7 @@ o, O           sort by the next column; reverse the order
 w              everything that is wrong
 c              compact the selected target
 S, R           suspend and resume starts
-q, Ctrl-C      quit; Ctrl-Z leaves it for the shell until fg
+q, Ctrl-C      quit; Ctrl-Z returns to the shell until fg
 
 Orders are sent only after a question that shows the exact request.
 Bars of volumes: █ live  ▒ reclaimable or unused  ▓ everything else  ░ free";
@@ -68,7 +68,7 @@ fn content(model: &Model, popup: &Popup, room: u16) -> (String, Vec<String>) {
         Popup::Help => ("Keys".to_owned(), fold(HELP, room)),
         Popup::Wrong => {
             let wrong = model.answers.wrong();
-            let fine = model.answers.status.all_clear().unwrap_or("Nothing is wrong.");
+            let fine = model.answers.status.all_clear().unwrap_or("No problems.");
             let text = match wrong.is_empty() {
                 true => fine.to_owned(),
                 false => wrong.iter().map(|line| printable(line)).collect::<Vec<_>>().join("\n\n"),

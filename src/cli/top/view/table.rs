@@ -49,7 +49,7 @@ pub(super) fn render(
         cells(buffer, line(body, at), &shown, &widths, texts, style);
     }
     if tail > 0 {
-        let says = format!("and {} more that wait, less urgent", listed.more);
+        let says = format!("and {} more waiting, less urgent", listed.more);
         put(buffer, line(body, body.height - 1), &says, theme.quiet());
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn form() -> Form<Window> {
         "days" => days, Live, days();
         /// When the window opens, such as 20:00.
         "from" => from, Live, time_of_day(WindowEnd::From);
-        /// When the window closes; on the next day if that is before the opening.
+        /// When the window closes; if not after its opening, on the next day.
         "to" => to, Live, time_of_day(WindowEnd::To);
         /// The IANA name of the time zone.
         "zone" => zone, Live, time_zone();
@@ -35,11 +35,11 @@ pub(super) fn form() -> Form<Window> {
 
 fn check(window: &mut Window, section: &mut Section<'_, '_>) {
     if section.value_at("days").is_some() && window.days == Days::NONE {
-        section.refuse_key("days", "found no day; leave the key out for every day");
+        section.refuse_key("days", "found no day; omit the key for every day");
     }
     if window.is_always_open() {
         let says = format!(
-            "always open, because it opens every day at {} and closes at the same time",
+            "always open, because it opens and closes every day at {}",
             format_time(window.from, WindowEnd::From)
         );
         section.report.note(section.at, &section.path, says);

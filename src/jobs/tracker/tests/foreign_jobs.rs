@@ -63,7 +63,7 @@ fn initial_size_stays_unknown_if_read_after_the_swap() {
     assert_eq!(ends(&step), [(JobResult::Unmeasured, JobOwner::Other, None, Some(20_000), 9)]);
     let outcome = &step.ended[0].outcome;
     assert_eq!((outcome.freed_bytes(), outcome.predicted_bytes), (None, None));
-    assert_eq!(outcome.why.as_deref(), Some("its size before is unknown"));
+    assert_eq!(outcome.why.as_deref(), Some("its size before the job is unknown"));
 }
 
 #[test]

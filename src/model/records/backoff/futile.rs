@@ -104,7 +104,7 @@ pub struct AfterCompaction {
 /// How long another compaction would free almost nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// Until enough of the file is new waste.
+    /// Until the file has enough new waste.
     UntilWritten,
     /// Until this moment, if little is written: writes like those during the last compaction may come back.
     Until(Moment),

@@ -70,7 +70,7 @@ fn name_of(given: &Given) -> Result<OrderName, ApiError> {
     };
     OrderName::each().find(is_wanted).ok_or_else(|| {
         let names = OrderName::labels().join(", ");
-        ApiError::bad(format!("{wanted:?} is not an order; orders: {names}"))
+        ApiError::bad(format!("{wanted:?} is not an order; the orders are {names}"))
     })
 }
 
@@ -201,13 +201,13 @@ fn no_request(target: TargetRef<'_>) -> &'static str {
     match target.state() {
         TargetState::Missing => "The node does not have this file, so there is nothing to compact.",
         TargetState::Orphan => {
-            "This file is not in the shard map, so CouchDB serves it to nobody and no channel takes it."
+            "This file is not in the shard map, so CouchDB does not use it and no channel takes it."
         }
         TargetState::Unaddressable => "No request can carry its name.",
         TargetState::Unknown => report::UNKNOWN_STATE,
         TargetState::Resharding => "Its shard is being split or moved; compact it afterwards.",
         TargetState::Ok if target.is_part() => {
-            "CouchDB has no request that compacts one part of a view; compact the whole view."
+            "CouchDB cannot compact one part of a view; compact the whole view."
         }
         TargetState::Ok => {
             "No channel is for targets of this kind and name; add one under channels."

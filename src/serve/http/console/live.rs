@@ -108,7 +108,7 @@ impl LivePages {
         open.rendered.retain(|_, sender| sender.strong_count() > 0);
         if open.rendered.len() >= DISTINCT {
             return Err(ApiError::unavailable(format!(
-                "{DISTINCT} different pages are open already; this one does not follow changes"
+                "{DISTINCT} different pages are already open, so this one does not update itself"
             )));
         }
         let (sender, receiver) = watch::channel(Rendered::default());

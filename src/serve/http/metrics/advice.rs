@@ -9,9 +9,9 @@ use wall_clock::Moment;
 
 families! {
     ADVICE: Gauge None "recliner_advice" ["code", "severity"]
-        "Number of pieces of advice that nobody muted; absent before the first sweep has ended.";
+        "Number of unmuted recommendations; absent before the first sweep has ended.";
     ADVICE_GAIN_BYTES: Gauge Bytes "recliner_advice_gain_bytes" ["code"]
-        "Bytes that following the advice of this code would free; what is muted does not count.";
+        "Bytes that following the unmuted advice of this code would free.";
 }
 
 pub(super) fn write(writer: &mut Writer, view: &AdviceView, now: Moment) {

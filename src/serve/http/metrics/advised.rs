@@ -5,15 +5,15 @@ use metrics_text::{Writer, families};
 
 families! {
     ADVISED_COMPACTIONS: Counter None "recliner_advised_compactions_total" []
-        "Compactions that would have ended if recliner enforced where it only advises, since the process started.";
+        "Compactions that would have ended since the process started if recliner enforced where it only advises.";
     ADVISED_RECLAIMED_BYTES: Counter Bytes "recliner_advised_reclaimed_bytes_total" []
         "Bytes that these compactions would have freed, as predicted.";
     ADVISED_REWRITTEN_BYTES: Counter Bytes "recliner_advised_rewritten_bytes_total" []
         "Bytes of the new files that these compactions would have written, as predicted.";
     ADVISED_CONFLICTS: Counter None "recliner_advised_conflicts_total" []
-        "Those of these compactions during which another program compacted the same file or range.";
+        "Such compactions during which another program compacted the same file or range.";
     ADVISED_RECLAIMABLE_BYTES: Gauge Bytes "recliner_advised_reclaimable_bytes" []
-        "Bytes that compactions would still free had recliner enforced; absent while it enforces.";
+        "Bytes that compactions would still free if recliner had enforced; absent while it enforces.";
 }
 
 pub(super) fn write(writer: &mut Writer, view: &ScorecardView) {

@@ -15,7 +15,7 @@ families! {
         "recliner_search_updates_pending" ["db", "ddoc", "engine", "index"]
         "Least number of changes that the search index has not processed; only for the indexes that lag most.";
     INDEX_BUILDS_RUNNING: Gauge None "recliner_index_builds_running" ["class"]
-        "Number of index builds that this recliner started and that run now.";
+        "Number of running index builds that this recliner started.";
     INDEX_BUILDS_WAITING: Gauge None "recliner_index_builds_waiting" ["class"]
         "Number of indexes that lag behind their database and wait to be built.";
     INDEX_BUILDS_STALLED: Gauge None "recliner_index_builds_stalled" []

@@ -8,7 +8,7 @@ use metrics_text::{Writer, families};
 
 families! {
     COUCHDB_UP: Gauge None "recliner_couchdb_up" ["url"]
-        "1 if CouchDB's last answer at this URL could be used, 0 if there was none or it could not; absent before the first.";
+        "1 if CouchDB's last answer at this URL was usable, 0 if it was not or did not come; absent before the first request.";
     COUCHDB_REQUESTS: Counter None "recliner_couchdb_requests_total" ["route", "code"]
         "Requests sent to CouchDB, by route and by the status code or failure that came back.";
     COUCHDB_REQUEST_DURATION: Histogram Seconds

@@ -23,7 +23,7 @@ families! {
     DATABASE_RECLAIMABLE_BYTES: Gauge Bytes "recliner_database_reclaimable_bytes" ["db", "kind"]
         "Bytes that compacting the whole database is predicted to free; only for those with most.";
     DATABASES_NOT_EXPORTED: Gauge None "recliner_databases_not_exported" []
-        "Number of databases without series for each target: less to reclaim, new and small, or too many targets.";
+        "Number of databases without series per target: they have little to reclaim, are new, or have too many targets.";
     TARGET_FILE_BYTES: Gauge Bytes "recliner_target_file_bytes"
         ["node", "kind", "db", "range", "ddoc", "signature"]
         "Bytes of the target's file; only for targets of the exported databases.";
@@ -35,10 +35,10 @@ families! {
         "Bytes that compacting the target is predicted to free; only for the exported databases.";
     VIEW_PART_FILE_BYTES: Gauge Bytes "recliner_view_part_file_bytes"
         ["node", "db", "range", "ddoc", "signature"]
-        "Bytes of one file of a view index, which recliner_target_file_bytes counts too.";
+        "Bytes of one file of a view index; recliner_target_file_bytes includes them.";
     VIEW_PART_RECLAIMABLE_BYTES: Gauge Bytes "recliner_view_part_reclaimable_bytes"
         ["node", "db", "range", "ddoc", "signature"]
-        "Bytes predicted to come free in one file of a view index, which recliner_target_reclaimable_bytes counts too.";
+        "Bytes predicted to be freed in one file of a view index; recliner_target_reclaimable_bytes includes them.";
 }
 
 /// Families with the same labels, each with the function that reads its value.

@@ -26,7 +26,7 @@ families! {
         "recliner_gate_closed_since_timestamp_seconds" ["node", "gate"]
         "Unix time at which the gate closed, in seconds; absent while it is open.";
     SUSPENDED: Gauge None "recliner_suspended" ["scope"]
-        "1 for each suspension in force, by what it suspends: all, a node or a channel.";
+        "1 for each suspension in force, by scope: all, a node or a channel.";
     SUSPENDED_SINCE_TIMESTAMP: Gauge Seconds
         "recliner_suspended_since_timestamp_seconds" ["scope"]
         "Unix time at which the suspension began, in seconds; absent when nothing is suspended.";
@@ -35,7 +35,7 @@ families! {
     RUN_MEMBERS: Gauge None "recliner_run_members" ["state"]
         "Number of targets of open runs: done, running, waiting, or left out.";
     SUSPENSION_INFO: Gauge None "recliner_suspension_info" ["scope", "by", "why"]
-        "Always 1, labelled with who ordered the suspension and the reason they gave.";
+        "Always 1, labelled with who ordered the suspension and the reason.";
 }
 
 /// Free text in a label is cut off after this many characters.

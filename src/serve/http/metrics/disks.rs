@@ -12,16 +12,16 @@ families! {
     DISK_KNOWN: Gauge None "recliner_disk_known" ["node", "volume"]
         "1 if the volume's free space is known, 0 if not.";
     DISK_SIZE_BYTES: Gauge Bytes "recliner_disk_size_bytes" ["node", "volume"]
-        "Bytes of the volume, where known; one that nodes share is listed once, with its first.";
+        "Bytes of the volume, where known; a volume that nodes share is listed once, under the first node.";
     DISK_AVAILABLE_BYTES: Gauge Bytes "recliner_disk_available_bytes" ["node", "volume"]
         "Bytes free for writing on the volume, where known.";
     DISK_RESERVED_BYTES: Gauge Bytes "recliner_disk_reserved_bytes" ["node", "volume"]
-        "Bytes that any running compactions may still write to the volume.";
+        "Bytes that running compactions may still write to the volume.";
     DISK_HELD_BYTES: Gauge Bytes "recliner_disk_held_bytes" ["node", "volume"]
-        "Bytes of compactions' unfinished files: read beside the free space of local directories, elsewhere estimated.";
+        "Bytes of unfinished compaction files: measured in local directories, estimated elsewhere.";
     FORECAST_FULL_TIMESTAMP: Gauge Seconds
         "recliner_forecast_full_timestamp_seconds" ["node", "volume", "bound"]
-        "Unix time at which the volume is full by its forecast, in seconds; absent without one, or beyond its reach.";
+        "Unix time at which the volume will be full, as forecast, in seconds; absent without a forecast that reaches it.";
 }
 
 /// A volume shared by several nodes is written once, with its first node, so that sums count it

@@ -11,7 +11,7 @@ families! {
     FEED_PENDING_EVENTS: Gauge None "recliner_feed_pending_events" []
         "Number of database events that wait to be written to the journal.";
     FEED_SUBSCRIBERS: Gauge None "recliner_feed_subscribers" []
-        "Number of readers that wait for events of recliner's own feed; absent where it is off.";
+        "Number of readers that wait for events of recliner's own feed; absent if the feed is off.";
 }
 
 /// Writes nothing about CouchDB's feeds if they are not followed, nor about recliner's own feed if

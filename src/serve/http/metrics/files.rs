@@ -15,17 +15,17 @@ use metrics_text::{Writer, families};
 
 families! {
     NODE_VIEW_FILES: Gauge None "recliner_node_view_files" ["node", "state"]
-        "Number of view index files on the node: ok, or orphan if nothing uses them; absent where no directory is read.";
+        "Number of view index files on the node, by state: ok, or orphan if nothing uses them; absent where no directory is read.";
     NODE_VIEW_FILE_BYTES: Gauge Bytes "recliner_node_view_file_bytes" ["node"]
-        "Bytes of the view index files in use on the node, which recliner_file_bytes counts too.";
+        "Bytes of the view index files in use on the node; recliner_file_bytes includes them.";
     NODE_VIEW_ACTIVE_BYTES: Gauge Bytes "recliner_node_view_active_bytes" ["node"]
-        "Bytes of live data in the view index files in use on the node, which recliner_active_bytes counts too.";
+        "Bytes of live data in the view index files in use on the node; recliner_active_bytes includes them.";
     NODE_VIEW_RECLAIMABLE_BYTES: Gauge Bytes "recliner_node_view_reclaimable_bytes" ["node"]
-        "Bytes predicted to come free in the view index files in use on the node, which recliner_reclaimable_bytes counts too.";
+        "Bytes predicted to be freed in the view index files in use on the node; recliner_reclaimable_bytes includes them.";
     STALE_INDEX_BYTES: Gauge Bytes "recliner_stale_index_bytes" ["node"]
         "Bytes of view index files on the node that no design document and no shard uses.";
     LEFTOVER_BYTES: Gauge Bytes "recliner_leftover_bytes" ["node"]
-        "Bytes of files on the node that unfinished compactions left behind.";
+        "Bytes of files on the node left behind by unfinished compactions.";
     TRASH_BYTES: Gauge Bytes "recliner_trash_bytes" ["node"]
         "Bytes of files that CouchDB deleted or set aside and that are still on the node's disk.";
     SOURCE_DISAGREEMENTS: Gauge None "recliner_source_disagreements" ["node"]

@@ -11,7 +11,7 @@ families! {
     FLEET_MEMBER_UP: Gauge None "recliner_fleet_member_up" ["member"]
         "1 if the recliner of the fleet answered when it was last asked, 0 if it did not.";
     FLEET_MEMBERS: Gauge None "recliner_fleet_members" ["attention"]
-        "Number of recliners of the fleet, by why they need a person.";
+        "Number of recliners of the fleet, by why they need attention.";
 }
 
 pub(in crate::serve::http) fn write(writer: &mut Writer, fleet: &Fleet, now: Moment) {

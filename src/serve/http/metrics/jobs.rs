@@ -19,7 +19,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 families! {
     JOBS_RUNNING: Gauge None "recliner_jobs_running" ["node", "kind", "owner"]
-        "Number of compactions that run or are being started on the node, by who started them.";
+        "Number of compactions that are running or being started on the node, by who started them.";
     JOB_PROGRESS_RATIO: Gauge Ratio "recliner_job_progress_ratio"
         ["node", "kind", "db", "range", "ddoc"]
         "Ratio of the compaction's work that is done, from 0 to 1.";

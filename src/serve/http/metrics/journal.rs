@@ -12,7 +12,7 @@ families! {
         "recliner_journal_last_backup_timestamp_seconds" []
         "Unix time at which the last complete backup of the journal was made, in seconds; absent until there is one.";
     JOURNAL_DROPPED: Counter None "recliner_journal_dropped_total" []
-        "Events that were not written to the journal because it was full or could not be written.";
+        "Events lost because the journal's queue was full or the journal could not be written.";
 }
 
 pub(super) fn write(writer: &mut Writer, plan: &Plan, journal: &Journal) {

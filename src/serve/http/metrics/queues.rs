@@ -21,7 +21,7 @@ families! {
         "Bytes that compacting the queued targets is predicted to free, without excluded, quarantined or futile ones.";
     QUEUE_OLDEST_TIMESTAMP: Gauge Seconds
         "recliner_queue_oldest_timestamp_seconds" ["node", "channel"]
-        "Unix time at which the longest waiting target was queued, in seconds; absent when empty.";
+        "Unix time at which the longest waiting target was queued, in seconds; absent if the queue is empty.";
     QUEUE_RATIO_MIN: Gauge Ratio "recliner_queue_ratio_min" ["node", "channel"]
         "Lowest ratio of file to active bytes in the queue; absent unless the channel ranks by ratio.";
     QUEUE_RATIO_MAX: Gauge Ratio "recliner_queue_ratio_max" ["node", "channel"]
@@ -35,7 +35,7 @@ families! {
     QUEUE_RENT_MAX: Gauge None "recliner_queue_rent_max" ["node", "channel"]
         "Highest ratio of rent to cost times horizon in the queue; absent unless the channel ranks by rent.";
     RENT_HORIZON_SECONDS: Gauge Seconds "recliner_rent_horizon_seconds" ["node", "channel"]
-        "Time for which a wasted byte may stay, in seconds, as scarcity adapts it; absent unless the channel ranks by rent.";
+        "Time for which a wasted byte may stay, in seconds, adapted to scarcity; absent unless the channel ranks by rent.";
 }
 
 /// A queue with its channel, and what the plan knows of it.

@@ -6,15 +6,15 @@ use wall_clock::Moment;
 
 families! {
     SHARED_ALLOWED_JOBS: Gauge None "recliner_shared_allowed_jobs" []
-        "Number of compactions at a time that this cluster may run of the limits that clusters share; absent if none.";
+        "Number of compactions at a time that this cluster may run under shared limits; absent if none are shared.";
     SHARED_ALLOWED_BYTES: Gauge Bytes "recliner_shared_allowed_bytes" []
-        "Bytes of files whose compaction this cluster may start within an hour, of shared limits; absent if none.";
+        "Bytes of files whose compaction this cluster may start within an hour under shared limits; absent if none are shared.";
     SHARED_LEASE_END_TIMESTAMP: Gauge Seconds "recliner_shared_lease_end_timestamp_seconds" []
         "Unix time at which the lease of shared limits ends, in seconds; absent without a lease.";
     SHARED_HELD_JOBS: Gauge None "recliner_shared_held_jobs" ["member"]
-        "Number of compactions that a member may run, as the keeper of shared limits counts; absent if it never asked.";
+        "Number of compactions that the keeper of shared limits allows a member to run; absent if the member never asked.";
     SHARED_HELD_BYTES: Gauge Bytes "recliner_shared_held_bytes" ["member"]
-        "Bytes of files that a member may have started within an hour, as the keeper of shared limits counts.";
+        "Bytes of files whose compaction a member may have started within an hour, as counted by the keeper of shared limits.";
 }
 
 pub(in crate::serve::http) fn write(writer: &mut Writer, shared: Option<&SharedLimits>) {

@@ -24,7 +24,7 @@ families! {
     TARGETS_UNMEASURED: Gauge None "recliner_targets_unmeasured" ["node"]
         "Number of targets whose sizes are not known.";
     ORPHAN_BYTES: Gauge Bytes "recliner_orphan_bytes" ["node"]
-        "Bytes of shard files on the node that are not in the shard map; a part of recliner_file_bytes.";
+        "Bytes of shard files on the node that are not in the shard map; recliner_file_bytes includes them.";
 }
 
 /// The sums of one kind on one node.

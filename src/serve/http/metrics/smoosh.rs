@@ -22,17 +22,17 @@ families! {
     SMOOSH_WAITING: Gauge None "recliner_smoosh_waiting" ["node", "channel"]
         "Number of compactions that wait in CouchDB's smoosh channel.";
     SMOOSH_WAITING_RATIO_MIN: Gauge Ratio "recliner_smoosh_waiting_ratio_min" ["node", "channel"]
-        "Lowest ratio of file to active bytes that waits in a smoosh channel that ranks by ratio.";
+        "Lowest ratio of file to active bytes waiting in a smoosh channel; only for channels that rank by ratio.";
     SMOOSH_WAITING_RATIO_MAX: Gauge Ratio "recliner_smoosh_waiting_ratio_max" ["node", "channel"]
-        "Highest ratio of file to active bytes that waits in a smoosh channel that ranks by ratio.";
+        "Highest ratio of file to active bytes waiting in a smoosh channel; only for channels that rank by ratio.";
     SMOOSH_WAITING_SLACK_MIN_BYTES: Gauge Bytes
         "recliner_smoosh_waiting_slack_min_bytes" ["node", "channel"]
-        "Lowest slack (file minus active bytes) that waits in a smoosh channel that ranks by slack.";
+        "Lowest slack (file minus active bytes) waiting in a smoosh channel; only for channels that rank by slack.";
     SMOOSH_WAITING_SLACK_MAX_BYTES: Gauge Bytes
         "recliner_smoosh_waiting_slack_max_bytes" ["node", "channel"]
-        "Highest slack (file minus active bytes) that waits in a smoosh channel that ranks by slack.";
+        "Highest slack (file minus active bytes) waiting in a smoosh channel; only for channels that rank by slack.";
     SMOOSH_TAKEN_OVER: Gauge None "recliner_smoosh_taken_over" ["node"]
-        "1 while every smoosh channel to be taken over is stopped on the node, else 0.";
+        "1 while every smoosh channel in smoosh.takeover is stopped on the node, else 0.";
     SMOOSH_CHANNELS_STOPPED: Gauge None "recliner_smoosh_channels_stopped" ["node"]
         "Number of smoosh channels on the node that are stopped for this or another recliner.";
 }

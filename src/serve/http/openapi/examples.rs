@@ -89,7 +89,7 @@ pub(super) fn error(code: u16, description: &str) -> Value {
         409 => {
             return json!({
                 "status": "error", "errorType": "conflict",
-                "error": "\"orders\" matches 2 targets; give the id of one",
+                "error": "\"orders\" matches 2 targets; give one target's id",
                 "data": { "candidates": ["cleanup:orders", "view:_cluster/orders.1795237693/0f045e3b41d71d93aaa32f23021ba536"] },
             });
         }

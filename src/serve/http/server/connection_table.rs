@@ -180,7 +180,7 @@ impl ConnectionTable {
             tracing::warn!(
                 closed = self.closed_since_log,
                 connections = self.connections.len(),
-                "the connection limit is reached; closing the connections that were idle longest"
+                "the connection limit is reached; closing the connections that have been idle longest"
             );
             (self.closed_since_log, self.last_logged) = (0, Some(now));
         }

@@ -119,7 +119,10 @@ impl CountedBody {
     /// The next chunk, when there is memory for what it is a part of.
     async fn next(mut self) -> Result<Option<(Bytes, Self)>, Error> {
         if self.deadline.is_some_and(|deadline| Instant::now() > deadline) {
-            let late = io::Error::new(io::ErrorKind::TimedOut, "the answer was not taken in time");
+            let late = io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the client did not read the answer in time",
+            );
             return Err(Error::new(late));
         }
         if self.buffered.is_empty() {

@@ -148,7 +148,10 @@ async fn suspends_and_resumes_a_scope() {
         let (headers, status, body) = answer.await;
         assert_eq!((status.as_u16(), &headers["retry-after"]), (503, &"2".parse().unwrap()));
         assert!(
-            body["error"].as_str().unwrap().starts_with("not ordered, and nothing starts yet: "),
+            body["error"]
+                .as_str()
+                .unwrap()
+                .starts_with("not ordered: nothing can start yet, because "),
             "{body}"
         );
     }
@@ -205,7 +208,7 @@ async fn compacts_target_by_unambiguous_name() {
     }
     let (status, body) = order(&mut surface, "compact", r#"{"target": "orders"}"#, nobody).await;
     assert_eq!((status, &body["errorType"]), (StatusCode::CONFLICT, &json!("conflict")));
-    assert_eq!(body["error"], "\"orders\" matches 5 targets; give the id of one");
+    assert_eq!(body["error"], "\"orders\" matches 5 targets; give one target's id");
     let candidates = body["data"]["candidates"].as_array().unwrap();
     assert!(candidates.contains(&json!(SHARD)) && candidates.len() == 5, "{body}");
     for (body, status) in [
@@ -333,7 +336,7 @@ async fn failures_have_a_status_and_a_message() {
     assert_eq!(body["error"], "recliner is stopping");
     let get = surface.get("/api/v1/rescan").await;
     assert_eq!((get.status, get.header("allow")), (StatusCode::METHOD_NOT_ALLOWED, "POST"));
-    assert!(get.text().contains("this is an order"), "{}", get.text());
+    assert!(get.text().contains("this route needs POST"), "{}", get.text());
 }
 
 #[tokio::test(start_paused = true)]

@@ -133,8 +133,7 @@ async fn plan_lists_starts_and_reasons_for_waiting() {
         let RefusedLine { refusal, why, .. } = found;
         (refusal.reason.as_ref(), why.as_str())
     };
-    let why =
-        "another compaction on the node is first in line; the next one waits 1s (limits.wait)";
+    let why = "another compaction on the node is first in line; the next one starts 1s later (limits.wait)";
     assert_eq!(refused(SHARD), ("ramp", why));
     let why = "another compaction of ratio_views on the node is first in line, and the channel's concurrency is 1";
     assert_eq!(refused(ODD_VIEW), ("channel_limit", why));
@@ -374,7 +373,7 @@ async fn advice_lists_muted_findings_but_excludes_them_from_sums() {
     assert_eq!(
         (found.says.as_str(), found.gain_bytes),
         (
-            "About 276 MiB reclaimable and at least 500 MiB in unused files, of at least 810 MiB on disk. 1 recommendation. 1 muted. The directories of 2 nodes are not read: leftovers, trash and the sizes of stale indexes are unknown there. No answer from couchdb@b: sizes there are as they were last read, or unknown.",
+            "About 276 MiB reclaimable and at least 500 MiB in unused files, of at least 810 MiB on disk. 1 recommendation. 1 muted. The directories of 2 nodes are not read: leftovers, trash and the sizes of stale indexes are unknown there. No answer from couchdb@b: sizes there are those last read, or unknown.",
             70 << 20
         )
     );

@@ -196,11 +196,15 @@ async fn pages_offer_a_run_and_show_its_progress() {
     strict.list.iter_mut().for_each(|channel| channel.min_size = u64::MAX);
     let asked = with_channels(Mode::Enforce, strict).ask(Method::GET, ask, &[HOST]).await;
     for shown in
-        ["starts only by force", "value=\"true\" checked", "<dt>targets to compact</dt><dd>2"]
+        ["only force can start it", "value=\"true\" checked", "<dt>targets to compact</dt><dd>2"]
     {
         assert!(asked.text().contains(shown), "{shown}: {}", asked.text());
     }
     let change = "/act?order=runs/change&run=4&to=cancelled";
     let change = surface.ask(Method::GET, change, &[HOST]).await;
-    assert!(change.text().contains("Run 4 ends. Running compactions go on."), "{}", change.text());
+    assert!(
+        change.text().contains("Run 4 ends. Running compactions continue."),
+        "{}",
+        change.text()
+    );
 }

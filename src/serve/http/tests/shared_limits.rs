@@ -44,7 +44,7 @@ async fn lease_requires_order_permission_and_a_valid_request() {
         (&[JSON], body(&long), 400, "instance"),
         (&[JSON], "x".repeat(5_000), 400, "cannot be read"),
         // No task answers.
-        (&[JSON], body("i"), 503, "ask again"),
+        (&[JSON], body("i"), 503, "try again"),
     ] {
         let (found, answer) = post(&surface, headers, &body).await;
         let error = answer["error"].as_str().unwrap_or_default();
@@ -86,7 +86,7 @@ async fn share_of_a_member_is_in_status_page_and_metrics() {
     assert_eq!((allowed, own_share), (LEASED, OWN));
     let until = Moment::parse(&until.unwrap()).unwrap();
     assert!((119..=122).contains(&NOW.age(until).as_secs()), "{until:?}");
-    let begins = "May use 3 compactions at a time and 5 GiB an hour of the limits shared through http://keeper:10984, until ";
+    let begins = "May use 3 compactions at a time and 5 GiB an hour of the limits shared through http://keeper:10984, at least until ";
     assert!(says.starts_with(begins), "{says}");
     let page = surface.get("/nodes").await;
     assert!(page.text().contains("3 compactions at a time and 5 GiB an hour"));
@@ -103,7 +103,7 @@ async fn reason_for_a_missing_lease_is_stated() {
     let says = status.shared_limits.and_then(|it| it.share).unwrap().says;
     assert!(
         says.ends_with(
-            "then its own share, because it gets no other lease: it answered 503: <b>busy</b>."
+            "then only its own share, because it gets no new lease: it answered 503: <b>busy</b>."
         ),
         "{says}"
     );

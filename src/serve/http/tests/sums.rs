@@ -627,13 +627,13 @@ async fn unused_files_are_unknown_where_no_directory_is_read() {
     let advice = Advice::of(&view, &surface.state.plan.borrow(), NOW);
     assert_eq!(
         advice.says,
-        "At least 2 MiB reclaimable, of at least 3 MiB on disk. No recommendations about what was read. 1 shard or view was not looked at: sizes are unknown. Leftovers, trash and the sizes of stale indexes are unknown; `--data-dir /opt/couchdb/data` reads them from CouchDB's directory."
+        "At least 2 MiB reclaimable, of at least 3 MiB on disk. No recommendations for the part that was read. 1 shard or view was not measured: sizes are unknown. Leftovers, trash and the sizes of stale indexes are unknown; to read them from CouchDB's directory, add `--data-dir /opt/couchdb/data`."
     );
 
     draft.update_node(node, |node| node.is_up = Some(false));
     surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
     let advice = Advice::of(&AdviceView::found(Vec::new(), NOW), &surface.state.plan.borrow(), NOW);
-    let away = " No answer from couchdb@a: sizes there are as they were last read, or unknown.";
+    let away = " No answer from couchdb@a: sizes there are those last read, or unknown.";
     assert!(advice.says.ends_with(away), "{}", advice.says);
 
     // Nothing at all is known of the sizes of shards, but those of views are: a lower bound.

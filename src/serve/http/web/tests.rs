@@ -140,8 +140,8 @@ fn unusable_certificate_or_key_is_refused_with_its_place() {
             "key.pem",
             "own.pem",
             vec![
-                "2:14: tls_server_config.cert_file: holds no certificate in PEM".to_owned(),
-                "3:13: tls_server_config.key_file: holds no private key in PEM: ".to_owned(),
+                "2:14: tls_server_config.cert_file: contains no PEM certificate".to_owned(),
+                "3:13: tls_server_config.key_file: contains no PEM private key: ".to_owned(),
             ],
         ),
         (
@@ -200,7 +200,7 @@ async fn every_path_but_the_probes_needs_a_user() {
             hash("a:b")
         ))
         .unwrap_err();
-    assert!(web.contains("a user name is not empty"), "{web}");
+    assert!(web.contains("a user name must not be empty"), "{web}");
     let web = site
         .web(&format!(
             "basic_auth_users: {{ann: {}, bo: {}}}\nhttp_server_config: {{headers: {{X-Frame-Options: sameorigin}}}}",
@@ -313,7 +313,7 @@ async fn changed_web_file_applies_at_once_unless_it_is_invalid() {
         assert!(web.problem().unwrap().contains(says), "{:?}", web.problem());
         fs::remove_file(path).unwrap();
         assert!(asked("ann:two").await);
-        assert!(web.problem().unwrap().contains("cannot be read"), "{:?}", web.problem());
+        assert!(web.problem().unwrap().contains("cannot read"), "{:?}", web.problem());
     }
     site.write("web.yml", &one);
     assert!(asked("ann:one").await && !asked("bo:bo").await);

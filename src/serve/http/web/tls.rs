@@ -110,15 +110,15 @@ fn certificates(
     let found = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(problem(pem, "holds no certificate in PEM".to_owned())),
-        Err(why) => Err(problem(pem, format!("holds no certificate in PEM: {why}"))),
+        Ok(_) => Err(problem(pem, "contains no PEM certificate".to_owned())),
+        Err(why) => Err(problem(pem, format!("contains no PEM certificate: {why}"))),
     }
 }
 
 fn key(pem: &Placed<Pem>, read: &mut ReadPem<'_>) -> Result<PrivateKeyDer<'static>, Problem> {
     let bytes = read(pem)?;
     PrivateKeyDer::from_pem_slice(&bytes)
-        .map_err(|why| problem(pem, format!("holds no private key in PEM: {why}")))
+        .map_err(|why| problem(pem, format!("contains no PEM private key: {why}")))
 }
 
 /// The authorities, the position of their setting, and their certificates.

@@ -205,12 +205,12 @@ impl IntoResponse for LoginRefused {
             }
             Self::UnsupportedPassword => {
                 let text = format!(
-                    "passwords have at most {MAX_PASSWORD} bytes and no zero byte, because bcrypt ignores the rest\n"
+                    "a password may have at most {MAX_PASSWORD} bytes and no zero byte, because bcrypt ignores the rest\n"
                 );
                 (StatusCode::UNAUTHORIZED, headers, text).into_response()
             }
             Self::Busy => {
-                let text = "too many passwords wait to be checked; try again\n";
+                let text = "too many passwords are waiting to be checked; try again\n";
                 let again = [(header::RETRY_AFTER, HeaderValue::from_static("1"))];
                 (StatusCode::TOO_MANY_REQUESTS, again, text).into_response()
             }

@@ -27,7 +27,7 @@ impl KnownSmoosh {
         if settings.nodes.is_empty() {
             let why = match settings.problems.first_key_value() {
                 Some((_, why)) => format!("its settings cannot be read: {why}"),
-                None => "no node was asked for its settings".to_owned(),
+                None => "the settings of no node have been read".to_owned(),
             };
             return Self::with_defaults(&why);
         }
@@ -55,10 +55,10 @@ impl KnownSmoosh {
         let nodes = imported.groups.first().map(names).unwrap_or_default();
         let other_nodes: Vec<String> = imported.groups.iter().skip(1).flat_map(names).collect();
         let mut says = if other_nodes.is_empty() {
-            "smoosh is shown as it is set on the cluster".to_owned()
+            "smoosh is shown with the cluster's settings".to_owned()
         } else {
             format!(
-                "smoosh is shown as it is set on {}; {} different settings",
+                "smoosh is shown with the settings of {}; {} different settings",
                 listed(&nodes),
                 with_verb(&other_nodes)
             )
@@ -148,7 +148,7 @@ mod tests {
         let same = settings(&[("a", ratio("4")), ("b", ratio("4"))], &[]);
         let known = KnownSmoosh::of(&same);
         assert_eq!(least_ratio(&known).to_string(), "4");
-        assert_eq!(known.rules.says, "smoosh is shown as it is set on the cluster");
+        assert_eq!(known.rules.says, "smoosh is shown with the cluster's settings");
         assert_eq!(&*known.rules.settings, "cluster");
         let mixed =
             settings(&[("a", ratio("3")), ("b", ratio("4")), ("c", ratio("4"))], &[("d", "down")]);
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(known.rules.other_nodes, ["a"]);
         assert_eq!(
             known.rules.says,
-            "smoosh is shown as it is set on b and c; a has different settings; the settings of d cannot be read"
+            "smoosh is shown with the settings of b and c; a has different settings; the settings of d cannot be read"
         );
     }
 
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(&*known.rules.settings, "defaults");
         assert_eq!(
             known.rules.says,
-            "smoosh is shown with CouchDB's defaults, because no node was asked for its settings"
+            "smoosh is shown with CouchDB's defaults, because the settings of no node have been read"
         );
         let known = KnownSmoosh::of(&settings(&[], &[("a", "a server admin is needed")]));
         assert_eq!(
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(known.channels.find("ratio_dbs").unwrap().1.concurrency, 3);
         assert_eq!(
             known.rules.says,
-            "smoosh is shown as it is set on the cluster; ratio_dbs is shown with its settings from before recliner took it over"
+            "smoosh is shown with the cluster's settings; ratio_dbs is shown with its settings from before recliner took it over"
         );
     }
 

@@ -103,7 +103,7 @@ impl HttpSource {
         Some(ReadError {
             reason: Failed::NodeDown.label(),
             message: format!(
-                "the design documents of {db} are not asked for: {} does not answer, and no other node that does has range {range}",
+                "cannot read the design documents of {db}: {} does not answer, and no node that answers has range {range}",
                 lost.node()
             ),
             right: None,
@@ -217,7 +217,7 @@ fn seen(
 ) -> Result<IndexAnswer, ReadError> {
     let signature = info.view_index.signature.ok_or_else(|| ReadError {
         reason: Failed::Malformed.label(),
-        message: format!("_info of a design document of {db} names no signature"),
+        message: format!("_info of a design document of {db} has no signature"),
         right: None,
     })?;
     let collators = info.view_index.collator_versions.unwrap_or_default();

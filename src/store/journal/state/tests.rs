@@ -147,7 +147,9 @@ fn nothing_is_written_before_the_claim() {
     let effects = driven.request([early, events(3)]);
     assert_eq!(names(&effects), ["drop 3", "reply"]);
     send_replies(effects);
-    assert!(refused.try_recv().unwrap().unwrap_err().0.contains("not claimed"));
+    assert!(
+        refused.try_recv().unwrap().unwrap_err().0.contains("does not belong to a cluster yet")
+    );
 
     let ((claim, _), (later, _)) = (claim(), change());
     assert_eq!(names(&driven.request([claim, later])), ["serve"]);

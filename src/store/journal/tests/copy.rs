@@ -266,7 +266,7 @@ fn copy_too_large_or_cancelled_leaves_nothing() {
     let refused = write(1 << 60, &stop).unwrap_err();
     assert!(matches!(refused, CopyError::NoSpace { .. }), "{refused}");
     let text = refused.to_string();
-    assert!(text.starts_with("a backup needs 1 EiB free in "), "{text}");
+    assert!(text.starts_with("a backup temporarily needs 1 EiB in "), "{text}");
     assert!(text.ends_with(" are free: free space on that disk"), "{text}");
     stop.cancel();
     assert!(matches!(write(0, &stop), Err(CopyError::Cancelled)));

@@ -84,7 +84,7 @@ async fn opening_on_a_full_disk_is_retried_until_it_has_space() {
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_fails_and_recovers_loses_nothing_acknowledged() {
     for (how, advice) in [
-        (io::ErrorKind::ReadOnlyFilesystem, "remount the file system writable"),
+        (io::ErrorKind::ReadOnlyFilesystem, "remount the file system as writable"),
         (io::ErrorKind::Other, "check the system log"),
     ] {
         let disk = Disk::formatted();

@@ -311,7 +311,7 @@ async fn refuses_another_cluster_but_accepts_a_changed_one() {
     };
     let running = RunningJournal::open(DirectoryStorage::new(dir.path())).unwrap();
     let refused = running.keep(vec![ended(1)]).await.unwrap_err();
-    assert!(refused.0.contains("not claimed"), "{refused}");
+    assert!(refused.0.contains("does not belong to a cluster yet"), "{refused}");
     running.journal.claim(identity("u", &["a", "b"])).await.unwrap();
     running.keep(vec![ended(1)]).await.unwrap();
     running.stop_and_wait().await;
@@ -353,7 +353,7 @@ async fn only_one_process_can_open_the_file() {
     let refused = RunningJournal::open(DirectoryStorage::new(dir.path())).err().unwrap();
     assert!(matches!(refused, JournalOpenError::InUse { .. }));
     let text = refused.to_string();
-    assert!(text.contains("journal.redb open, and only one may at a time"), "{text}");
+    assert!(text.contains("journal.redb open: stop that process"), "{text}");
     running.stop_and_wait().await;
     RunningJournal::open(DirectoryStorage::new(dir.path())).unwrap().stop_and_wait().await;
 }

@@ -48,13 +48,13 @@ async fn a_list_that_always_has_another_page_ends_with_an_error() {
     })
     .await;
     assert_eq!(error.kind(), ErrorKind::Malformed);
-    let expected = "its pages do not end: 11001 rows arrived, and 300 were announced";
+    let expected = "its pages do not end: 11001 rows arrived, but 300 were announced";
     assert!(error.to_string().contains(expected), "{error}");
     assert!(paths(&mut seen).len() < 30);
 
     let (error, _) = timed(client.design_docs("app", [])).await;
     let error = error.unwrap_err();
-    assert!(error.to_string().contains("rows arrived, and 300 were announced"), "{error}");
+    assert!(error.to_string().contains("rows arrived, but 300 were announced"), "{error}");
     assert!(paths(&mut seen).len() < 60);
 }
 
@@ -153,7 +153,7 @@ async fn refuses_database_names_too_long_for_file_systems() {
     ] {
         let error = result.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Malformed, "{what}: {error}");
-        assert!(error.to_string().contains("a database's name of 5000 bytes"), "{what}: {error}");
+        assert!(error.to_string().contains("a database name of 5000 bytes"), "{what}: {error}");
     }
 }
 
@@ -187,5 +187,5 @@ async fn refuses_more_map_changes_than_requested() {
     let changes = client.shard_map_changes("_local", 7, std::time::Duration::from_secs(1)).await;
     let error = changes.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Malformed);
-    assert!(error.to_string().contains("it has 1001 rows, and at most 1000 were"), "{error}");
+    assert!(error.to_string().contains("it has 1001 rows, but at most 1000 were"), "{error}");
 }

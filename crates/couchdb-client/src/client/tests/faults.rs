@@ -34,7 +34,7 @@ fn large() -> Response {
 async fn failures_have_their_kind_and_are_retried_if_useful() {
     type Case = (fn() -> Response, ErrorKind, usize, &'static str);
     let cases: [Case; 16] = [
-        (endless, ErrorKind::Timeout, 2, "no whole answer within 30s"),
+        (endless, ErrorKind::Timeout, 2, "no complete answer within 30s"),
         (
             || json(412, r#"{"error":"nodedown","reason":"nodedown"}"#),
             ErrorKind::NodeDown,
@@ -66,9 +66,9 @@ async fn failures_have_their_kind_and_are_retried_if_useful() {
             || json(200, r#"{"db_name":"other","sizes":{"file":12}}"#),
             ErrorKind::Malformed,
             1,
-            "it is about \"other\"",
+            "it describes \"other\" instead",
         ),
-        (redirect, ErrorKind::Redirect, 1, "a redirect to http://elsewhere:5984/x;"),
+        (redirect, ErrorKind::Redirect, 1, "a redirect to http://elsewhere:5984/x, which"),
         (large, ErrorKind::TooLarge, 1, "larger than 1048576 bytes"),
     ];
     for (answer, kind, times, says) in cases {

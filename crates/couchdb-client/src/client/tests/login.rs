@@ -143,7 +143,7 @@ async fn missing_privilege_is_forbidden_and_other_reads_continue() {
     let error = client.shard_info("couchdb@a", "shard", Cache::Warm).await.unwrap_err().to_string();
     assert_eq!(
         error,
-        "GET http://a:5984/_node/couchdb@a/shard: HTTP 403, You are not allowed to access this db.; the login may not read this, use a server admin"
+        "GET http://a:5984/_node/couchdb@a/shard: HTTP 403, You are not allowed to access this db.; the login may not read this; use a server admin"
     );
     drain(&mut seen);
     sleep(Duration::from_secs(61)).await;
@@ -243,7 +243,7 @@ async fn endless_password_file_is_refused() {
     settings.login = Login::file("adm", "/dev/zero").unwrap();
     let client = connect(&cluster, settings);
     let why = client.shard_info("couchdb@a", "shard", Cache::Warm).await.unwrap_err().to_string();
-    assert!(why.contains("/dev/zero cannot be used: it has more than 64 KiB"), "{why}");
+    assert!(why.contains("/dev/zero cannot be used: it is larger than 64 KiB"), "{why}");
 }
 
 #[tokio::test(start_paused = true)]
