@@ -289,7 +289,7 @@ impl WarmerTask {
         let class = class.label();
         let why = (result == BuildResult::Failed).then(|| {
             why.unwrap_or_else(|| {
-                "no indexer works on it and it still lags, or it no longer exists".to_owned()
+                "it still lags but no indexer works on it, or it no longer exists".to_owned()
             })
         });
         match &why {

@@ -60,7 +60,7 @@ fn compile(design: &DesignDocument) -> Result<(Maps, Vec<ViewGroup<'_>>), String
         group.reduces.extend(view.get("reduce").and_then(Value::as_str).map(str::to_owned));
     }
     let sources: Option<Vec<&str>> = groups.iter().map(|group| group.map.as_str()).collect();
-    let sources = sources.ok_or("a map is no function")?;
+    let sources = sources.ok_or("a map is not a function")?;
     let lib = design.lib.as_ref().map(Value::to_string);
     let maps = Maps::compile(&sources, lib.as_deref(), &Limits::default());
     // Further lines say where in our own code the engine was.
@@ -111,7 +111,7 @@ impl MeasuredRows {
     /// If they cannot be run, or do not end.
     pub(super) fn of(design: &DesignDocument, docs: &DocSample) -> Result<Self, NotMeasured> {
         if design.language != "javascript" {
-            return Err(format!("map functions in {} are not run", design.language).into());
+            return Err(format!("recliner cannot run map functions in {}", design.language).into());
         }
         let (maps, groups) = compile(design)?;
         let reduces: Vec<Vec<String>> = groups.iter().map(|group| group.reduces.clone()).collect();

@@ -102,7 +102,7 @@ fn findings(node: &Node, load: Option<&NodePressure>) -> Vec<Word> {
     );
     let foreign = node.foreign_directory.as_deref().map(|problem| Word::Owned(problem.to_owned()));
     let unread = node.unread_tasks.as_deref();
-    let unread = unread.map(|why| Word::Owned(format!("what runs on it is unknown: {why}")));
+    let unread = unread.map(|why| Word::Owned(format!("its running jobs are unknown: {why}")));
     let maintenance = load.and_then(|load| load.maintenance_since).map(|since| {
         Word::Owned(format!("in maintenance mode since {}: nothing starts there", since.rfc3339()))
     });
@@ -304,7 +304,7 @@ mod tests {
         let unread = Some("GET /_node/couchdb@a/_active_tasks: larger than 16 MiB".into());
         let found = findings(&Node { unread_tasks: unread, ..Node::default() }, None);
         let [only] = &found[..] else { panic!("{found:?}") };
-        assert!(only.starts_with("what runs on it is unknown: GET /_node/"), "{only}");
+        assert!(only.starts_with("its running jobs are unknown: GET /_node/"), "{only}");
         assert_eq!(findings(&Node::default(), None).len(), 0);
     }
 

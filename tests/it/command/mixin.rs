@@ -263,8 +263,8 @@ async fn refuses_flags_that_do_not_fit_the_part() {
     let out: PathBuf = root().join("Cargo.toml/rules");
     for (words, says) in [
         (&["rules", "--selector", "recliner"][..], &["--selector", "such as job="][..]),
-        (&["rules", "--runbook-url", "recliner.example"], &["--runbook-url", "not a URL"]),
-        (&["rules", "--dashboard-url", "http://{{x}}"], &["--dashboard-url", "not a URL"]),
+        (&["rules", "--runbook-url", "recliner.example"], &["--runbook-url", "write a URL"]),
+        (&["rules", "--dashboard-url", "http://{{x}}"], &["--dashboard-url", "write a URL"]),
         (&["dashboards", "--runbook-url", "http://a"], &["--runbook-url", "dashboards"]),
         (&["dashboards", "--dashboard-url", "http://a"], &["--dashboard-url", "dashboards"]),
         (&["dashboards", "--format", "prometheus"], &["--format", "dashboards"]),

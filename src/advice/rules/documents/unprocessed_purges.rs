@@ -100,7 +100,7 @@ fn finding(index: TargetRef<'_>, behind: u64, purges: &Purges) -> Wording {
     let query = view.and_then(|view| view.build_query.as_ref());
     let build = match query {
         Some(query) => Remedy::query_view(
-            "Have the index process them now. Purge nothing meanwhile, and wait until all copies have seen the purges: an index that is built before may keep rows of purged documents. The request may time out; the build goes on:",
+            "Wait until all copies have received the purges: an index that is built earlier may keep rows of purged documents. Then make the index process them, and purge nothing meanwhile; the build continues even if the request times out:",
             &db,
             query,
         ),

@@ -61,7 +61,7 @@ fn finding(
         evidence.push(("updates_pending_before", change.before.into()));
         evidence.push(("watched_seconds", change.span.as_secs().into()));
     }
-    let says = "Have it built now; the request may time out, the build goes on:";
+    let says = "Start the build now; it continues even if the request times out:";
     let build = query.map(|query| Remedy::query_view(says, &name.db, query));
     let remedy = build.into_iter().chain(warmer(situation)).collect();
     Wording {
