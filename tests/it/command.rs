@@ -316,7 +316,7 @@ async fn scan_ends_when_a_node_hangs() {
 async fn scan_names_missing_rights() {
     let site = Site::open(world()).await;
     let login = [("COUCHDB_USER", "metrics"), ("COUCHDB_PASSWORD", PASSWORD)];
-    site.run_with(&["scan"], &login).await.refuses(1, &["may read no database", "server admin"]);
+    site.run_with(&["scan"], &login).await.refuses(1, &["may not read any database", "server admin"]);
 }
 
 #[tokio::test]
@@ -484,7 +484,7 @@ async fn scan_shows_what_is_readable_if_a_proxy_denies_node_routes() {
         assert_eq!(ran.code, 2, "{ran:?}");
         assert!(ran.out.contains("6 copies") && ran.out.contains("≥"), "{}", ran.out);
         assert!(ran.err.contains("HTTP 403 without CouchDB's JSON"), "{}", ran.err);
-        assert!(ran.err.contains("sizes of shards and of files are not seen"), "{}", ran.err);
+        assert!(ran.err.contains("not the sizes of shards and files"), "{}", ran.err);
         assert!(ran.err.lines().count() <= 4, "{}", ran.err);
     }
 }

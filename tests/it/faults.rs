@@ -294,7 +294,7 @@ async fn hanging_cluster_is_reported_in_bounded_time() {
         "each address is tried once until its timeout"
     );
     let problem = rig.status().problem.clone().unwrap();
-    assert!(problem.contains("no answer within 13s, and none to GET / meanwhile"), "{problem}");
+    assert!(problem.contains("no answer within 13s, nor to GET / meanwhile"), "{problem}");
     assert!(!rig.status().ready);
     // It is tried again long before the sweep interval is over.
     rig.cluster.faults().clear();

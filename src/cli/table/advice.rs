@@ -58,7 +58,7 @@ fn piece(line: &AdviceLine, width: u16) -> String {
     }
     let since = line.since.as_deref().map(|since| format!(", since {}", printable(since)));
     let subject = match &*line.subject.kind {
-        "cluster" => "the whole cluster".to_owned(),
+        "cluster" => "all of CouchDB".to_owned(),
         kind => format!("{} {}", printable(kind), printable(&line.subject.name)),
     };
     let about = format!("{subject}{}", since.unwrap_or_default());

@@ -76,7 +76,7 @@ pub fn left_out_says(group: &LeftOut) -> String {
     let says = match (RefusalReason::from_label(reason), &**reason) {
         (Some(reason), _) => {
             let ends_when = reason.ends_when().trim_end_matches('.');
-            format!("{}, until {ends_when}", reason.meaning())
+            format!("{}; this ends when {ends_when}", reason.meaning())
         }
         (None, "unmeasured") => "their size is unknown".to_owned(),
         (None, how) => format!("the run {how} before their turn"),

@@ -236,7 +236,7 @@ async fn failed_backup_leaves_the_old_file_unchanged() {
         // The body ends too early.
         ("HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nredb", "cannot ask recliner at "),
         ("HTTP/1.1 200 OK\r\n\r\nredb", "its response has no length; is it a recliner?"),
-        ("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nredb", "the received copy cannot be used"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nredb", "the received copy is unusable"),
         ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", "it is not a journal"),
         ("HTTP/1.1 404 No\r\ncontent-length: 2\r\n\r\n{}", "is not a recliner's"),
     ] {

@@ -58,7 +58,7 @@ async fn bad_flags_are_refused_by_name() {
     for (words, says) in [
         (&["scan", "--couchdb.utl", "http://a:1"][..], ["--couchdb.utl", "--couchdb.url"]),
         (&["scam"], ["scam", "scan"]),
-        (&["suspend", "all", "--why", " "], ["--why", "give a reason"]),
+        (&["suspend", "all", "--why", " "], ["--why", "the reason is empty"]),
         (&["what-if", "--since", "7d", "--channels", "rent"], ["--since", "--channels"]),
         (&["what-if", "--since", "7d", "--config.file", "a.yml"], ["--since", "--config.file"]),
         (&["what-if", "--since", "7d", "--days", "3"], ["--since", "--days"]),

@@ -186,7 +186,7 @@ async fn nothing_changes_unless_the_service_enforces() {
     let ran = deployment.deploy(&["--may-not-fit"]).await;
     ran.refuses(1, &["runs in advise mode"]);
     let ran = deployment.deploy(&["--back-out"]).await;
-    ran.refuses(64, &["there is no plan.json.state"]);
+    ran.refuses(64, &["plan.json.state does not exist"]);
     assert_eq!(deployment.changes(), [""; 0]);
 }
 
@@ -200,7 +200,7 @@ async fn recliner_of_another_cluster_does_not_permit_a_deployment() {
     let (other, dir) = (Site::open(later).await, tempfile::tempdir().expect("a directory"));
     let (_service, url) = Deployment::serve(&other, dir.path(), &with_views()).await;
     let ran = deployment.deploy_with(&url, &["--may-not-fit"]).await;
-    ran.refuses(1, &["follows another database orders (1800000000,", "--recliner.url"]);
+    ran.refuses(1, &["follows a different database orders (1800000000;", "--recliner.url"]);
     assert_eq!(deployment.changes(), [""; 0]);
 }
 

@@ -95,7 +95,7 @@ async fn advice_names_what_a_directory_cannot_show() {
     assert!(gone.err.contains("gone: No such file or directory"), "{}", gone.err);
     let read = run(&["advise"], directory().path(), "80").await;
     let words = read.out.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("what was muted are unknown."), "{words}");
+    assert!(words.contains("age and mutes of advice are unknown."), "{words}");
     assert!(!words.contains("No directory was read"), "{words}");
 }
 
@@ -144,7 +144,7 @@ async fn directory_of_another_node_is_refused_and_its_files_are_not_used() {
         assert_eq!(ran.code, 2, "{ran:?}");
         let said = format!("the files in {data_dir} are not {}'s", NODES[0]);
         assert!(
-            ran.err.contains(&said) && ran.err.contains("give the data directory"),
+            ran.err.contains(&said) && ran.err.contains("name the data directory"),
             "{}",
             ran.err
         );

@@ -86,6 +86,6 @@ async fn followed_events_survive_a_service_restart() {
     let mut running = Running::start(&site, dir.path(), &flags).await;
     let two = events.of("two").await;
     assert!(two > one, "{one} {two}");
-    says("recliner answers again").await;
+    says("recliner is answering again").await;
     running.stop().await;
 }

@@ -363,7 +363,7 @@ async fn bad_users_file_is_refused_with_its_location() {
         ];
         let ran = recliner(&words.concat(), &[]).await;
         assert_eq!((ran.code, ran.out.as_str()), (64, ""), "{ran:?}");
-        let expected = "anyone who reaches 0.0.0.0:0 could start compactions";
+        let expected = "anyone who can reach 0.0.0.0:0 could start compactions";
         assert!(ran.err.contains(expected), "{}", ran.err);
     }
 }
@@ -423,7 +423,7 @@ fn run_line(state: &str) -> RunLine {
 
 #[tokio::test]
 async fn run_is_begun_changed_and_listed() {
-    let left = "Left out: 1 (futile): a compaction would free too little of the file, until enough of the file is new waste\n  b on a: it would free 1%\n";
+    let left = "Left out: 1 (futile): a compaction would free too little of the file; this ends when the file has enough new waste\n  b on a: it would free 1%\n";
     let new = RunLine { done: 0, ..run_line("running") };
     let body = |db: Option<&str>, node: Option<&str>, all: bool, force: bool| json!({ "db": db, "node": node, "all": all, "force": force });
     let begun = "Run 7 over database orders compacts 24 targets, which frees about 100 GiB.\n";
@@ -502,7 +502,7 @@ async fn run_that_cannot_start_anything_is_refused_at_once() {
             "enforce",
             excluded,
             &["compact", "orders/2024+x"],
-            "(excluded): it can never start: views.enforce or the limits exclude it",
+            "(excluded): it can never start: views.enforce, the limits or its name exclude it",
             "",
         ),
         (

@@ -167,7 +167,7 @@ async fn import_as_rent_prints_channels_that_keep_smooshs_mean_waste() {
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
     let comments = ran.out.replace("\n# ", " ");
     for part in [
-        "Channels by rent that keep the mean waste of smoosh",
+        "Channels by rent that keep the mean waste expected under smoosh",
         "the next 5 days",
         " Mean waste: ",
         " Rewritten per day: ",
@@ -213,7 +213,7 @@ async fn import_as_rent_prints_channels_that_keep_smooshs_mean_waste() {
 #[tokio::test]
 async fn import_as_rent_requires_a_running_service() {
     let words = ["import", "smoosh", "--as", "rent", "--recliner.url", "http://127.0.0.1:1"];
-    let expected = ["http://127.0.0.1:1", "only to a running recliner", "--recliner.url"];
+    let expected = ["http://127.0.0.1:1", "only a running recliner knows", "--recliner.url"];
     recliner(&words, &[]).await.refuses(1, &expected);
     for (more, expected) in [
         (&["--couchdb.url", "http://a:1"][..], "leave out flags of CouchDB"),

@@ -173,7 +173,7 @@ async fn signal_stops_tidy_and_it_reports_what_still_runs() {
     let output = ended.expect("it ends in time").expect("it ends");
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.contains("interrupted") && text.contains("CouchDB still compacts"), "{text}");
+    assert!(text.contains("interrupted") && text.contains("CouchDB is still compacting"), "{text}");
     let before = site.cluster.write_requests().len();
     time::sleep(Duration::from_millis(300)).await;
     assert_eq!(site.cluster.write_requests().len(), before);

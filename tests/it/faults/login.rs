@@ -108,7 +108,7 @@ async fn login_without_databases_is_told_which_rights_are_missing() {
         assert_eq!(dbs_seen(&plan), BTreeMap::new());
         assert_missing_rights(&rig, &[NO_MAP, NO_NODES, NOT_LISTED, NO_SPLITS]);
         let problem = rig.status().problem.clone().unwrap();
-        assert!(problem.starts_with("the login may read no database: "), "{problem}");
+        assert!(problem.starts_with("the login may not read any database: "), "{problem}");
         assert!(rig.errors().iter().all(|(_, reason)| *reason == "forbidden"), "{user}");
         assert!(rig.cluster.requests() < 40, "{}", rig.cluster.requests());
     }
