@@ -316,7 +316,9 @@ async fn scan_ends_when_a_node_hangs() {
 async fn scan_names_missing_rights() {
     let site = Site::open(world()).await;
     let login = [("COUCHDB_USER", "metrics"), ("COUCHDB_PASSWORD", PASSWORD)];
-    site.run_with(&["scan"], &login).await.refuses(1, &["may not read any database", "server admin"]);
+    site.run_with(&["scan"], &login)
+        .await
+        .refuses(1, &["may not read any database", "server admin"]);
 }
 
 #[tokio::test]
