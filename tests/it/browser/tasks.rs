@@ -111,7 +111,7 @@ async fn sees_when_disks_are_full(operator: &mut Operator) {
     let says = operator.browser.script(script).await;
     let says: Vec<&str> =
         says.as_array().into_iter().flatten().filter_map(|it| it.as_str()).collect();
-    let full = ["Full on ", "Not full within", "When it will be full is not known yet"];
+    let full = ["Full on ", "Not full within", "When it will be full is not known"];
     let told = says.iter().filter(|text| full.iter().any(|start| text.starts_with(start))).count();
     assert_eq!(told, 3, "each volume has a date, or says why not: {says:?}");
     operator.within(0, "when the disk is full").await;

@@ -445,7 +445,7 @@ async fn run_is_begun_changed_and_listed() {
             &run_line("running"),
             "runs/change",
             change("running"),
-            "Run 7 over database orders goes on: 5 of 24, 41 GiB freed, about 3 hours left.\n",
+            "Run 7 over database orders continues: 5 of 24, 41 GiB freed, about 3 hours left.\n",
         ),
         (
             &["runs", "--cancel", "7"],

@@ -203,7 +203,7 @@ async fn import_as_rent_prints_channels_that_keep_smooshs_mean_waste() {
     assert!((proposed - smoosh).abs() < 0.5 * smoosh, "{smoosh} and {proposed}");
     let table = service.run(&["what-if", "--days", "1", "--channels", "smoosh-as-rent"]).await;
     assert_eq!(table.code, 0, "{table:?}");
-    for part in ["smoosh is shown as it is set", "staleness", "rent_dbs: databases waste"] {
+    for part in ["smoosh is shown with", "staleness", "rent_dbs: databases waste"] {
         assert!(table.out.replace('\n', " ").contains(part), "{part:?} is not in {}", table.out);
     }
     assert!(service.cluster.exchanges().iter().all(Exchange::is_reading));
@@ -216,9 +216,9 @@ async fn import_as_rent_requires_a_running_service() {
     let expected = ["http://127.0.0.1:1", "only a running recliner knows", "--recliner.url"];
     recliner(&words, &[]).await.refuses(1, &expected);
     for (more, expected) in [
-        (&["--couchdb.url", "http://a:1"][..], "leave out flags of CouchDB"),
-        (&["--ini", "local.ini"], "leave out flags of CouchDB"),
-        (&["--config.file", "recliner.yml"], "leave out flags of CouchDB"),
+        (&["--couchdb.url", "http://a:1"][..], "omit --config.file and flags that name CouchDB"),
+        (&["--ini", "local.ini"], "omit --config.file and flags that name CouchDB"),
+        (&["--config.file", "recliner.yml"], "omit --config.file and flags that name CouchDB"),
     ] {
         let mut words = vec!["import", "smoosh", "--as", "rent"];
         words.extend(more);
