@@ -264,7 +264,11 @@ impl Deployment<'_> {
             Action::Compacted { id } => {
                 self.memory.compacted.insert(id.clone(), None);
                 self.remember()?;
-                return self.say("built", &format!("{id} is built and compacted."));
+                let says = match self.memory.ordered.contains_key(id) {
+                    true => format!("{id} is built and compacted."),
+                    false => format!("{id} is built, with too little waste to compact."),
+                };
+                return self.say("built", &says);
             }
         };
         match sent {
@@ -392,7 +396,10 @@ impl Deployment<'_> {
         let left = self.memory.compacted.iter().filter(|(_, why)| why.is_some());
         let left: Vec<String> = left.map(|(id, _)| id.clone()).collect();
         let says = match &*left {
-            [] => "All indexes are built and compacted. Nothing is live yet.".to_owned(),
+            [] => {
+                "All indexes are built, and compacted where that frees space. Nothing is live yet."
+                    .to_owned()
+            }
             left => format!(
                 "All indexes are built, and all except {} are compacted. Nothing is live yet.",
                 listed(left)

@@ -124,7 +124,8 @@ async fn rehearse_on_cluster(
         unsampled if unsampled.steps.is_empty() => unsampled,
         unsampled => {
             let built = resolved.built(&unsampled);
-            with(read.sample(&question.db, size, &built).await.as_ref())
+            let docs = unsampled.documents.iter().find_map(|document| document.cost.docs);
+            with(read.sample(&question.db, docs, size, &built).await.as_ref())
         }
     };
     Ok((answer, reading.exit()))
@@ -179,10 +180,14 @@ impl ClusterRead {
     async fn sample(
         &self,
         db: &str,
+        docs: Option<u64>,
         size: SampleSize,
         built: &[&DesignDocument],
     ) -> Option<DocSample> {
         let connected = self.couchdb.as_ref().filter(|_| size.docs > 0)?;
+        // Places are drawn at random, so a larger sample would only read the same documents again.
+        let docs = docs.and_then(|docs| usize::try_from(docs).ok());
+        let size = SampleSize { docs: docs.map_or(size.docs, |docs| docs.min(size.docs)), ..size };
         let error = |sample: &DocSample| sample_error(built, sample);
         let read = read_docs(&connected.client, db, size, self.now.unix(), error).await;
         match &read {
@@ -237,7 +242,10 @@ async fn ask_cluster(
     let with = |sample| resolved.answer(&reading.plan, &present, sample, *now);
     let answer = match with(None) {
         unsampled if !unsampled.builds() => unsampled,
-        _ => with(read.sample(&question.db, size, &[&resolved.design]).await.as_ref()),
+        unsampled => {
+            let built = [&resolved.design];
+            with(read.sample(&question.db, unsampled.docs, size, &built).await.as_ref())
+        }
     };
     Ok((answer, reading.exit()))
 }

@@ -207,6 +207,7 @@ async fn await_free_space(watch: &mut ClusterMonitor, seen: Arc<Plan>) -> Arc<Pl
         Ok(Ok(plan)) => Arc::clone(&plan),
         Ok(Err(_)) | Err(_) => seen,
     };
+    let plan = without_foreign_space(watch, plan).await;
     for volume in &plan.conditions.disks.volumes {
         if let Some(why) = &volume.problem {
             let says = format!("the free space of {} is not known: {why}", volume.title());
@@ -215,6 +216,27 @@ async fn await_free_space(watch: &mut ClusterMonitor, seen: Arc<Plan>) -> Arc<Pl
     }
     plan
 }
+
+/// The plan once the free space of directories that are another node's is forgotten.
+async fn without_foreign_space(watch: &mut ClusterMonitor, plan: Arc<Plan>) -> Arc<Plan> {
+    let is_forgotten = |plan: &Arc<Plan>| {
+        let mut foreign =
+            plan.snapshot.nodes().iter().filter(|node| node.foreign_directory.is_some());
+        foreign.all(|node| {
+            plan.conditions.disks.of_node(&node.name).all(|volume| volume.space.is_none())
+        })
+    };
+    if is_forgotten(&plan) {
+        return plan;
+    }
+    // A volume in headroom.volumes counts for such a node, so its space stays.
+    let forgotten = watch.planner.plan.wait_for(is_forgotten);
+    let _stays = tokio::time::timeout(FORGET_TIMEOUT, forgotten).await.is_err();
+    Arc::clone(&watch.planner.plan.borrow())
+}
+
+/// Time in which the space of a foreign directory is forgotten.
+const FORGET_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time limit for all volumes together; each query has its own.
 const FREE_SPACE_TIMEOUT: Duration = Duration::from_secs(20);

@@ -221,8 +221,10 @@ pub enum RefusalReason {
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalClass {
-    /// Nothing ends it as the target and its settings are.
-    #[strum(message = "it never starts unless the settings, the limits or its waste change")]
+    /// Nothing ends it but a change of the target or its settings, or a person.
+    #[strum(
+        message = "it never starts unless the settings, the limits or its waste change, or a person releases it"
+    )]
     Never,
     /// A person, the mode or the state of the node or of recliner holds all starts back.
     #[strum(message = "all starts of the channel, or on the node, are held back")]

@@ -157,8 +157,8 @@ pub struct LaggingIndex {
     pub class: BuildClass,
     /// Its build status.
     pub status: BuildStatus,
-    /// Number of sequences not indexed, over one copy of each range. For a search index, a lower
-    /// bound. `None` if it is unknown whether it lags.
+    /// Least number of sequences not indexed: for a view, often those of one range, as only one of
+    /// its files is read. `None` if it is unknown whether it lags.
     pub pending: Option<u64>,
     /// Since when it has lagged without an indexer.
     pub lagging_since: Option<Moment>,
@@ -260,7 +260,9 @@ impl Selector<'_> {
             class,
             status,
             pending: (!lag.may_be_current).then_some(lag.pending),
-            lagging_since: history.and_then(|history| history.lag).map(|lag| lag.since),
+            // A failed build restarts the time that the grace period counts.
+            lagging_since: (history.and_then(|history| history.lag))
+                .map(|lag| failed.as_ref().map_or(lag.since, |it| it.since.min(lag.since))),
             stalled_since: silent_since.or_else(|| failed.as_ref().map(|it| it.since)),
             failed,
             ..LaggingIndex::unmeasured(target)

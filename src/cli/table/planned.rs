@@ -50,7 +50,7 @@ fn builds(plan: &Planned, width: u16) -> String {
         ("starts", false) => "would build".to_owned(),
         _ => "waits".to_owned(),
     };
-    let behind = |index: &BuildLine| index.updates_pending.map(|behind| behind.to_string());
+    let behind = |index: &BuildLine| index.updates_pending.map(|behind| format!("≥ {behind}"));
     let reason = |index: &BuildLine| word(index.reason.as_deref()).replace('_', " ");
     let stalled = |index: &BuildLine| match index.failures {
         0 => index.stalled_since.as_ref().map(|_| "stalled".to_owned()),

@@ -10,8 +10,10 @@ use crate::{
 };
 
 pub(in crate::cli) fn preflight(answer: &Preflight, width: u16) -> String {
-    let mut text = problems(&answer.problems, width);
-    text.push_str(&paragraph(&printable(&answer.says), width));
+    if !answer.problems.is_empty() {
+        return problems(&answer.problems, width);
+    }
+    let mut text = paragraph(&printable(&answer.says), width);
     if !answer.nodes.is_empty() {
         text.push('\n');
         text.push_str(&answer.table().wrapped(width));
@@ -27,8 +29,11 @@ pub(in crate::cli) fn preflight(answer: &Preflight, width: u16) -> String {
 }
 
 pub(in crate::cli) fn rehearsal(answer: &Rehearsal, width: u16) -> String {
-    let mut text = problems(&answer.problems(), width);
-    text.push_str(&paragraph(&printable(&answer.says), width));
+    let broken = answer.problems();
+    if !broken.is_empty() {
+        return problems(&broken, width);
+    }
+    let mut text = paragraph(&printable(&answer.says), width);
     let lines = answer.lines();
     if !lines.is_empty() {
         text.push('\n');
@@ -41,14 +46,10 @@ pub(in crate::cli) fn rehearsal(answer: &Rehearsal, width: u16) -> String {
     text
 }
 
-/// Why views do not work. It comes first: if they do not, no prediction holds.
+/// Why views do not work. Then no prediction holds, so nothing else is printed.
 fn problems(problems: &[String], width: u16) -> String {
-    if problems.is_empty() {
-        return String::new();
-    }
     let mut text = "It does not work as it is:\n".to_owned();
     problems.iter().for_each(|says| wrap(&mut text, "  ", &printable(says), width.into()));
-    text.push('\n');
     text
 }
 

@@ -5,7 +5,8 @@
 use crate::{
     cli::{CommandError, service_client::ServiceClient},
     serve::report::{
-        Advice, EventLine, Jobs, Planned, Queues, RunList, Space, Status, orders::Permissions,
+        Advice, Concern, EventLine, Jobs, Planned, Queues, RunList, Space, Status,
+        orders::Permissions,
     },
     text::capital,
 };
@@ -71,11 +72,12 @@ impl Answers {
 
     /// All current problems, the worst first; empty if there are none.
     pub(super) fn wrong(&self) -> Vec<String> {
-        let critical = self.slow.advice.open().filter(|line| line.severity == "critical");
-        let critical = critical.map(|line| line.says.clone());
+        let concerns = self.status.all_concerns(&self.space, &self.planned, &self.slow.advice);
+        let (critical, warnings): (Vec<_>, Vec<_>) =
+            concerns.into_iter().partition(|concern| concern.is_critical);
+        let says = |concerns: Vec<Concern>| concerns.into_iter().map(|concern| concern.says);
         let suspended = self.status.suspensions.iter().map(|line| capital(&line.says));
-        let problems = self.status.problems().into_iter();
-        problems.chain(suspended).chain(critical).chain(self.status.warnings()).collect()
+        says(critical).chain(suspended).chain(says(warnings)).collect()
     }
 }
 /// The latest events, newest first.

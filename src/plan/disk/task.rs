@@ -206,6 +206,7 @@ pub struct DiskTask {
 
 enum Event {
     Settings,
+    Snapshot,
     Tick,
     Answered(Box<MeasureResult>),
 }
@@ -249,6 +250,7 @@ impl DiskTask {
                     }
                     Event::Settings
                 }
+                Ok(()) = self.snapshots.changed() => Event::Snapshot,
                 Some(answer) = self.measurements.next() => Event::Answered(Box::new(answer)),
                 () = time::sleep_until(self.next_check) => Event::Tick,
             };
@@ -263,6 +265,7 @@ impl DiskTask {
                 self.apply_settings();
                 self.next_check = Instant::now();
             }
+            Event::Snapshot => self.forget_foreign_directories(),
             Event::Answered(answer) => self.record_measurement(*answer),
             Event::Tick => {
                 self.next_check = Instant::now() + self.settings.borrow().poll;
@@ -302,6 +305,17 @@ impl DiskTask {
             let measurement =
                 self.meter.measure(&spec.source, unfinished.clone(), self.clock.now());
             self.measurements.push(measurement.map(|measured| (spec, measured)).boxed());
+        }
+    }
+
+    /// Forgets what was measured in directories that turned out to be another node's.
+    fn forget_foreign_directories(&mut self) {
+        let snapshot = Arc::clone(&self.snapshots.borrow_and_update());
+        for state in &mut self.volumes {
+            if let Some(problem) = foreign_directory(&state.spec, &snapshot) {
+                state.measured = None;
+                state.problem = Some(problem);
+            }
         }
     }
 

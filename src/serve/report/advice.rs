@@ -6,7 +6,10 @@ use super::{
 };
 use crate::{
     advice::{AdviceView, Piece, Remedy, rules},
-    model::{channel::Mode, records::Mute},
+    model::{
+        channel::Mode,
+        records::{Mute, SuspensionScope},
+    },
     plan::Plan,
     table::Waste,
     text::{
@@ -189,7 +192,10 @@ impl Advice {
                 .collect(),
         };
         let is_alone = plan.snapshot.only_node().is_some();
-        advice.says = advice.summary(waste, plan.rules.mode, is_alone);
+        let suspensions = &plan.conditions.constraints.suspensions.0;
+        let starts =
+            plan.rules.mode == Mode::Enforce && !suspensions.contains_key(&SuspensionScope::All);
+        advice.says = advice.summary(waste, starts, is_alone);
         if let Some(says) = unanswered_in_words(&unanswered_nodes(plan)) {
             advice.says.push_str(&format!(" {says}"));
         }
@@ -201,14 +207,14 @@ impl Advice {
         self.advice.iter().filter(|line| line.muted.is_none())
     }
 
-    fn summary(&self, waste: Waste, mode: Mode, is_alone: bool) -> String {
+    fn summary(&self, waste: Waste, starts: bool, is_alone: bool) -> String {
         if self.checked_at.is_none() {
             return "No recommendations yet: recliner has not read the whole cluster.".to_owned();
         }
         let more: u64 = self.more.iter().map(|more| more.count).sum();
         let open = self.open().count() as u64 + more;
         let muted = self.advice.len() as u64 + more - open;
-        let mut says = in_words(waste, mode);
+        let mut says = in_words(waste, starts);
         says.push_str(&match (open, waste.unmeasured()) {
             (0, 0) => "No recommendations.".to_owned(),
             (0, _) => "No recommendations for the part that was read.".to_owned(),
@@ -242,8 +248,8 @@ fn not_looked_at(waste: Waste, is_alone: bool) -> String {
     shards + &directories
 }
 
-/// A sentence about the waste and whether recliner compacts it; empty while no size is known.
-fn in_words(waste: Waste, mode: Mode) -> String {
+/// A sentence about the waste and, if recliner starts compactions now, that it does; empty while no size is known.
+fn in_words(waste: Waste, starts: bool) -> String {
     let (Some(all), Some(reclaimable)) = (waste.file_bytes(), waste.reclaimable_bytes()) else {
         return String::new();
     };
@@ -256,10 +262,7 @@ fn in_words(waste: Waste, mode: Mode) -> String {
         None | Some(0) => String::new(),
         Some(unused) => format!(" and {} in unused files", bounded(unread, 0, unused)),
     };
-    let compacts = match mode {
-        Mode::Enforce => "; recliner compacts what its rules and limits allow",
-        Mode::Advise => "",
-    };
+    let compacts = if starts { "; recliner compacts what its rules and limits allow" } else { "" };
     let all_unread = if waste.unused_bytes().is_some() { unread } else { unmeasured };
     let all = bounded(all_unread, estimated, all);
     let reclaimable = bounded(unmeasured, estimated, reclaimable);

@@ -43,7 +43,7 @@ pub struct BuildLine {
     /// How far the index lags: far behind or a little.
     #[schemars(with = "vocabulary::BuildClass")]
     pub class: Word,
-    /// Number of changes that the index has not processed.
+    /// Least number of changes that the index has not processed: often those of one range.
     pub updates_pending: Option<u64>,
     /// What is done about the index.
     #[schemars(with = "vocabulary::BuildDecision")]

@@ -56,7 +56,8 @@ async fn cluster_and_service_predict_a_design_documents_cost() {
     assert!(asked.err.starts_with("a running recliner reads no documents"), "{asked:?}");
     let answer: Preflight = serde_json::from_str(&asked.out).unwrap();
     assert_eq!((&answer.signature, answer.docs), (&direct.signature, direct.docs));
-    let present = r#"{"_id":"_design/by_day","views":{"by_day":{"map":"function(doc){emit(doc.other)}"}}}"#;
+    let present =
+        r#"{"_id":"_design/by_day","views":{"by_day":{"map":"function(doc){emit(doc.other)}"}}}"#;
     let changed = written(dir.path(), "changed.json", present);
     let words = ["preflight", "orders/2024+x", &changed, "--recliner.url", &base];
     let table = recliner(&words, &[]).await.out;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 families! {
     VIEW_UPDATES_PENDING: Gauge None "recliner_view_updates_pending" ["db", "ddoc"]
-        "Number of changes that the view index has not processed; only for the indexes that lag most.";
+        "Least number of changes that the view index has not processed; only for the indexes that lag most.";
     SEARCH_UPDATES_PENDING: Gauge None
         "recliner_search_updates_pending" ["db", "ddoc", "engine", "index"]
         "Least number of changes that the search index has not processed; only for the indexes that lag most.";
