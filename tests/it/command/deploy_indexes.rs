@@ -152,7 +152,10 @@ async fn deployment_survives_a_kill_and_goes_live_and_back() {
 
     let ready = deployment.deploy(&[]).await;
     assert_eq!((ready.code, &*ready.err), (0, ""), "{ready:?}");
-    assert!(ready.out.contains("All indexes are built, and compacted where that frees space."), "{ready:?}");
+    assert!(
+        ready.out.contains("All indexes are built, and compacted where that frees space."),
+        "{ready:?}"
+    );
     let mut staged = deployment.designs().await;
     assert!(staged.remove("_design/by_day-next").is_some());
     assert_eq!(staged, before, "nothing is live");
