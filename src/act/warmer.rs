@@ -289,7 +289,7 @@ impl WarmerTask {
         let class = class.label();
         let why = (result == BuildResult::Failed).then(|| {
             why.unwrap_or_else(|| {
-                "it still lags but no indexer works on it, or it no longer exists".to_owned()
+                "it still lags but no indexer works on it, or it no longer exists; CouchDB answers a query of it with the error".to_owned()
             })
         });
         match &why {

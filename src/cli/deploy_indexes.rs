@@ -103,7 +103,7 @@ fn plan_of(
     let state = path.display();
     if args.back_out {
         let none = || {
-            format!("{state} does not exist: nothing was carried out, so there is nothing to undo")
+            format!("{state} does not exist: nothing was carried out, or it was undone already")
         };
         let plan = remembered.ok_or_else(none)?.plan();
         return plan.map_err(|why| format!("{state} cannot be used: {why}"));

@@ -280,6 +280,10 @@ fn add_measurements(explained: &Explained, lines: &mut Lines) {
         let (leaves, by_sizes) = (leaves.unwrap_or_default(), by_sizes.unwrap_or_default());
         lines.add("reclaimable", &format!("{frees}{leaves}{by_sizes}"));
     }
+    if let Some(behind) = target.updates_pending.filter(|behind| *behind > 0) {
+        let changes = counted(behind, "change", "changes");
+        lines.add("behind", &format!("at least {changes} that it has not indexed"));
+    }
     if let Some(rent) = &target.rent {
         lines.add("rent", &printable(&rent.says()));
     }

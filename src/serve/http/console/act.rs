@@ -11,7 +11,7 @@ use crate::{
         records::{Run, RunScope},
         target::TargetState,
     },
-    plan::{Decision, Plan, RefusalReason},
+    plan::{Decision, Plan, RefusalClass, RefusalReason},
     serve::{
         console::{self, AskedCompaction, Confirmation, Given},
         http::{
@@ -172,7 +172,7 @@ pub(super) fn if_ordered(plan: &Plan, target: TargetRef<'_>) -> AskedCompaction 
         Decision::Refused(refusal) => {
             (Some((refusal.reason, report::why(plan, target, &refusal))), is_rest(refusal.reason))
         }
-        Decision::NotTaken => (None, true),
+        Decision::NotTaken => (held_back(plan, target), true),
         Decision::Start => (None, false),
     };
     let refused = if start.is_none() {
@@ -186,14 +186,22 @@ pub(super) fn if_ordered(plan: &Plan, target: TargetRef<'_>) -> AskedCompaction 
     AskedCompaction { start, waits: waits.map(|(_, why)| why), needs_force, refused }
 }
 
+/// Why all starts on a target's node are held back; `None` if they are not.
+fn held_back(plan: &Plan, target: TargetRef<'_>) -> Option<(RefusalReason, String)> {
+    let gates = RefusalReason::gates().filter(|gate| holds_orders_for_good(*gate));
+    let refusal = gates.filter_map(|gate| plan.gate_refusal(gate, target.node_ix())).next()?;
+    Some((refusal.reason, report::why(plan, target, &refusal)))
+}
+
 /// Whether a target is paused after earlier compactions, so that only force starts it.
 const fn is_rest(reason: RefusalReason) -> bool {
     matches!(reason, RefusalReason::CoolDown | RefusalReason::Quarantined | RefusalReason::Futile)
 }
 
-/// Whether only a change of the settings ends this reason, so that an order would wait in vain.
-const fn holds_orders_for_good(reason: RefusalReason) -> bool {
-    matches!(reason, RefusalReason::Mode | RefusalReason::Excluded | RefusalReason::NoEvidence)
+/// Whether an order is refused for this reason: it neither passes by itself nor yields to an order.
+fn holds_orders_for_good(reason: RefusalReason) -> bool {
+    reason.class() == RefusalClass::Held
+        || matches!(reason, RefusalReason::Excluded | RefusalReason::NoEvidence)
 }
 
 /// Why no order can start a compaction of this target.
