@@ -102,9 +102,8 @@ fn plan_of(
 ) -> Result<DeploymentPlan, String> {
     let state = path.display();
     if args.back_out {
-        let none = || {
-            format!("{state} does not exist: nothing was carried out, or it was undone already")
-        };
+        let none =
+            || format!("{state} does not exist: nothing was carried out, or it was undone already");
         let plan = remembered.ok_or_else(none)?.plan();
         return plan.map_err(|why| format!("{state} cannot be used: {why}"));
     }
