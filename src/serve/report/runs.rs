@@ -243,7 +243,7 @@ impl RunLine {
         let scope = self.scope();
         let mut lines = vec![match &*self.state {
             "paused" => format!(
-                "Run {run} over {scope} is paused ({says}): its members no longer go first. What runs goes on; recliner suspend stops all starts."
+                "Run {run} over {scope} is paused ({says}): its targets no longer go first. Running compactions continue; recliner suspend stops all starts."
             ),
             "running" if began => format!(
                 "Run {run} over {scope} compacts {}, which frees about {}.",

@@ -438,7 +438,7 @@ async fn run_is_begun_changed_and_listed() {
             &run_line("paused"),
             "runs/change",
             change("paused"),
-            "Run 7 over database orders is paused (5 of 24, 41 GiB freed, about 3 hours left): its members no longer go first. What runs goes on; recliner suspend stops all starts.\n",
+            "Run 7 over database orders is paused (5 of 24, 41 GiB freed, about 3 hours left): its targets no longer go first. Running compactions continue; recliner suspend stops all starts.\n",
         ),
         (
             &["runs", "--resume", "7"],
