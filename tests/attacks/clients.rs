@@ -247,7 +247,7 @@ async fn open_live_pages_are_limited() {
         }
         let mut refused = 0;
         for other in &mut others {
-            refused += until(other, &["event: parts", "pages are open already"]).await;
+            refused += until(other, &["event: parts", "pages are already open"]).await;
         }
         assert_eq!(refused, 255 - 64);
     };
