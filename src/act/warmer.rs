@@ -28,7 +28,7 @@ use crate::{
     scan,
     store::journal::{EventDetails, Journal},
     table::{NodeIx, Snapshot, TargetIx},
-    tasks::unwrap_join,
+    tasks::{publish_if_changed, unwrap_join},
     text::Label,
     text::duration,
 };
@@ -347,13 +347,7 @@ impl WarmerTask {
         }
         let failed: FailedBuildsByIndex =
             (indexes.iter()).filter_map(|index| Some((index.ix, index.failed.clone()?))).collect();
-        self.failed.send_if_modified(|published| {
-            let is_new = **published != failed;
-            if is_new {
-                *published = Arc::new(failed);
-            }
-            is_new
-        });
+        publish_if_changed(&self.failed, failed);
         builds.stalled =
             indexes.iter().filter(|index| index.stalled_since.is_some()).count() as u64;
         indexes.sort_by_key(|index| (std::cmp::Reverse(index.pending), index.ix));

@@ -83,13 +83,10 @@ impl AdviceView {
     }
 
     /// The findings about a target or its design documents that nobody muted.
-    pub fn about<'a>(
-        &'a self,
-        target: TargetRef<'a>,
-        now: Moment,
-    ) -> impl Iterator<Item = &'a Finding> {
-        let is_meant = move |subject: &Subject| match subject {
-            Subject::Target(id) => target.id() == *id,
+    pub fn about<'a>(&'a self, target: TargetRef<'_>, now: Moment) -> Vec<&'a Finding> {
+        let own = target.id();
+        let is_meant = |subject: &Subject| match subject {
+            Subject::Target(id) => own == *id,
             Subject::Design { db, design } => {
                 let designs = target.view().map_or(&[][..], |view| &view.designs);
                 target.db_name().db == db && designs.iter().any(|it| **it == **design)
@@ -101,8 +98,11 @@ impl AdviceView {
             | Subject::Channel(_)
             | Subject::Setting(_) => false,
         };
-        let pieces = self.pieces(now).into_iter().filter(|piece| piece.muted.is_none());
-        pieces.map(|piece| piece.finding).filter(move |finding| is_meant(&finding.subject))
+        let pieces = self.results.iter().flat_map(|result| self.pieces_of(result, now));
+        let open = pieces.filter(|piece| piece.muted.is_none()).map(|piece| piece.finding);
+        let mut about: Vec<&Finding> = open.filter(|finding| is_meant(&finding.subject)).collect();
+        about.sort_by(|one, two| one.compare(two));
+        about
     }
 
     /// Number of a rule's findings that nobody muted, by severity, and the bytes that acting on

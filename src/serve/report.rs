@@ -348,7 +348,7 @@ impl Explained {
 
     /// The same with what rules found about the target.
     pub fn advised(self, target: TargetRef<'_>, advice: &AdviceView, now: Moment) -> Self {
-        let advice = advice.about(target, now).map(|finding| finding.says.clone()).collect();
+        let advice = advice.about(target, now).into_iter().map(|it| it.says.clone()).collect();
         Self { advice, ..self }
     }
 }

@@ -184,6 +184,13 @@ impl VolumeState {
             asked_at: None,
         }
     }
+
+    fn record_problem(&mut self, problem: String) {
+        if self.problem.as_ref() != Some(&problem) {
+            tracing::warn!(volume = %self.spec.name, problem, "cannot read free space");
+        }
+        self.problem = Some(problem);
+    }
 }
 
 type MeasureResult = (VolumeSpec, Result<VolumeMeasurement, String>);
@@ -314,7 +321,7 @@ impl DiskTask {
         for state in &mut self.volumes {
             if let Some(problem) = foreign_directory(&state.spec, &snapshot) {
                 state.measured = None;
-                state.problem = Some(problem);
+                state.record_problem(problem);
             }
         }
     }
@@ -349,12 +356,7 @@ impl DiskTask {
                     log_trend(&spec, was, state.trend.falling_since(), available);
                 }
             }
-            Err(problem) => {
-                if state.problem.as_ref() != Some(&problem) {
-                    tracing::warn!(volume = %spec.name, problem, "cannot read free space");
-                }
-                state.problem = Some(problem);
-            }
+            Err(problem) => state.record_problem(problem),
         }
     }
 
