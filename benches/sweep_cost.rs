@@ -7,7 +7,9 @@
 //!
 //! It creates 375 databases of four ranges, 1,500 shards, of which a fifth is read all the time by four readers,
 //! each a random document after the other, and deletes them at the end. CouchDB keeps 500 shards open by default,
-//! so the sweep, which opens all, could close hot ones. `RECLINER_BENCH_DATABASES` sets another number. Each reader
+//! so the sweep, which opens all, can close hot ones; it is counted how many, by the time of their last opening on the
+//! first node. With CouchDB's default `[couchdb] update_lru_on_read = false` it closes the shards that were opened or
+//! written the longest ago, however often they are read. `RECLINER_BENCH_DATABASES` sets another number. Each reader
 //! rests for `RECLINER_BENCH_PAUSE_MS`, 10 by default, after each read: readers that never rest take all of a server
 //! with one scheduler, where whatever else is asked shows. `RECLINER_BENCH_OTHER_NODES` has the URLs of the cluster's
 //! other nodes, separated by commas: the readers go to all nodes, and the sweep asks each. With
@@ -21,8 +23,10 @@ mod numbers;
 use couch::{Couch, median};
 use measured::{Failure, cpu, say};
 use numbers::mixed;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::{
+    collections::{BTreeMap, BTreeSet},
     env,
     path::PathBuf,
     sync::{
@@ -57,6 +61,12 @@ struct Server {
     login: Arc<(String, String)>,
     databases: u64,
     pause: Duration,
+}
+
+/// When CouchDB opened a shard, in microseconds.
+#[derive(Deserialize)]
+struct Opened {
+    instance_start_time: String,
 }
 
 impl Server {
@@ -110,12 +120,40 @@ impl Server {
         Ok(())
     }
 
+    /// When the first node last opened each hot shard. Asking opens those that are closed.
+    async fn hot_openings(&self) -> Result<BTreeMap<String, String>, Failure> {
+        let files: Vec<String> = self.get("/_node/_local/_all_dbs").await?;
+        let hot: BTreeSet<String> = (0..self.hot()).map(Self::name).collect();
+        let mut opened = BTreeMap::new();
+        for file in files {
+            let name = file.rsplit('/').next().and_then(|name| name.split('.').next());
+            if name.is_some_and(|name| hot.contains(&format!("/{name}"))) {
+                let path = format!("/_node/_local/{}", file.replace('/', "%2F"));
+                let info: Opened = self.get(&path).await?;
+                opened.insert(file, info.instance_start_time);
+            }
+        }
+        Ok(opened)
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        let base = self.nodes.first().ok_or("there is no node")?;
+        let request = self.http.get(format!("{base}{path}"));
+        let request = request.basic_auth(&self.login.0, Some(&self.login.1));
+        Ok(serde_json::from_slice(&request.send().await?.error_for_status()?.bytes().await?)?)
+    }
+
+    /// Number of databases that are read.
+    fn hot(&self) -> u64 {
+        (self.databases / HOT).max(1)
+    }
+
     /// Milliseconds of each successive read, until `end`.
     async fn read(self, reader: u64, end: Arc<AtomicBool>) -> Result<Vec<f64>, Failure> {
         let (mut took, mut seed) = (vec![], reader);
         while !end.load(Ordering::Relaxed) {
             seed = mixed(seed);
-            let (db, doc) = (seed % (self.databases / HOT).max(1), mixed(seed) % DOCS);
+            let (db, doc) = (seed % self.hot(), mixed(seed) % DOCS);
             let start = Instant::now();
             self.ask_node(reader, "GET", &format!("{}/{doc}", Self::name(db)), None).await?;
             took.push(start.elapsed().as_secs_f64() * 1e3);
@@ -124,11 +162,13 @@ impl Server {
         Ok(took)
     }
 
-    /// The median and the 99th percentile of reads during some work, in milliseconds.
+    /// The median and the 99th percentile of reads during some work, in milliseconds, and the share of the hot
+    /// shards that were closed meanwhile.
     async fn beside(
         &self,
         work: impl Future<Output = Result<(), Failure>>,
-    ) -> Result<[f64; 2], Failure> {
+    ) -> Result<[f64; 3], Failure> {
+        let before = self.hot_openings().await?;
         let end = Arc::new(AtomicBool::new(false));
         let mut readers = JoinSet::new();
         for reader in 0..READERS {
@@ -143,33 +183,44 @@ impl Server {
         worked?;
         took.sort_by(f64::total_cmp);
         let at = |percent: usize| took.get(took.len().saturating_sub(1) * percent / 100).copied();
-        Ok([at(50), at(99)].map(|took| took.unwrap_or(f64::NAN)))
+        let after = self.hot_openings().await?;
+        let closed = before.iter().filter(|(shard, opened)| after.get(*shard) != Some(opened));
+        let closed = closed.count() as f64 / before.len() as f64;
+        Ok([at(50).unwrap_or(f64::NAN), at(99).unwrap_or(f64::NAN), closed])
     }
 
     async fn rounds(&self, config: PathBuf) -> Result<(), Failure> {
         let data_dir = env::var("RECLINER_BENCH_DATA_DIR").ok();
         let (mut medians, mut tails) = (vec![], vec![]);
         for round in 1..=ROUNDS {
-            let (config, start) = (config.clone(), Instant::now());
-            let data_dir = data_dir.clone();
-            let scan = task::spawn_blocking(move || {
-                let args: Vec<&str> = data_dir.iter().flat_map(|dir| ["--data-dir", dir]).collect();
-                couch::scan(&config, &args).map(drop)
-            });
-            let with = self.beside(async { scan.await? }).await?;
-            let took = start.elapsed();
+            let (config, data_dir) = (config.clone(), data_dir.clone());
+            let mut took = Duration::ZERO;
+            let scan = async {
+                let start = Instant::now();
+                let scanned = task::spawn_blocking(move || {
+                    let args: Vec<&str> =
+                        data_dir.iter().flat_map(|dir| ["--data-dir", dir]).collect();
+                    couch::scan(&config, &args).map(drop)
+                });
+                scanned.await??;
+                took = start.elapsed();
+                Ok(())
+            };
+            let with = self.beside(scan).await?;
             let rest = async {
                 time::sleep(took.max(SHORTEST)).await;
                 Ok(())
             };
             let without = self.beside(rest).await?;
             say(&format!(
-                "round {round}: reads beside a sweep of {:.1} s: median {:.2} ms, 99 % {:.2} ms; without: {:.2} ms, {:.2} ms",
+                "round {round}: reads beside a sweep of {:.1} s: median {:.2} ms, 99 % {:.2} ms, {:.0} % of hot shards closed; without: {:.2} ms, {:.2} ms, {:.0} %",
                 took.as_secs_f64(),
                 with[0],
                 with[1],
+                with[2] * 100.0,
                 without[0],
                 without[1],
+                without[2] * 100.0,
             ))?;
             medians.push(with[0] / without[0]);
             tails.push(with[1] / without[1]);

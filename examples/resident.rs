@@ -185,6 +185,7 @@ impl Source for MadeUp {
                 stream::iter(targets.map(move |ix| Observation::Shard {
                     ix,
                     facts: Ok(Some(this.facts(ix.as_usize(), Clock::System))),
+                    designs: None,
                 }))
                 .boxed()
             }

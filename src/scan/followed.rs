@@ -586,7 +586,8 @@ mod tests {
         assert!(!targets.now().is_confirmed(ix));
         let (_, reads) = followed.due_shards(&targets.draft, |at| at == node, now).remove(0);
         let snapshot = std::sync::Arc::new(targets.now().without_facts());
-        let stage = Stage::Shards { snapshot, node_reads: vec![reads] };
+        let stage =
+            Stage::Shards { snapshot, node_reads: vec![reads], count_designs: Default::default() };
         assert!(followed.shards_read(&stage, &settings, now), "a job's outcome depends on it");
         let again = followed.next_due(|_| true, true);
         assert!(again > Some(now), "a failed read is repeated later: {again:?}");

@@ -446,7 +446,11 @@ impl Scanner {
             let snapshot = Arc::new(self.targets.now().without_facts());
             for (node, reads) in node_reads {
                 let snapshot = Arc::clone(&snapshot);
-                let stage = Stage::Shards { snapshot, node_reads: vec![reads] };
+                let stage = Stage::Shards {
+                    snapshot,
+                    node_reads: vec![reads],
+                    count_designs: Arc::default(),
+                };
                 self.start(Slot::Shards(node), stage, now, effects);
             }
         }
@@ -469,7 +473,8 @@ impl Scanner {
         if let Some(views_of) = views_of {
             let dbs = self.targets.databases(|db| views_of.contains(&db));
             let snapshot = Arc::new(self.targets.now().without_facts());
-            self.start(Slot::Views, Stage::Views { snapshot, dbs }, now, effects);
+            let stage = Stage::Views { snapshot, dbs, without_designs: Arc::default() };
+            self.start(Slot::Views, stage, now, effects);
         }
     }
 

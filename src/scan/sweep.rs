@@ -21,7 +21,7 @@ mod shard_reads;
 
 use crate::{
     sources::inventory::{ReadError, Stage},
-    table::NodeIx,
+    table::{IndexSet, NodeIx, TargetIx},
     tasks::Now,
 };
 use shard_reads::ShardReads;
@@ -95,6 +95,8 @@ pub(super) struct Sweep {
     incomplete: BTreeSet<NodeIx>,
     /// How its shards were read.
     shard_reads: ShardReads,
+    /// Shards that held no design document when their facts were last read.
+    without_designs: IndexSet,
     /// Why it is unknown whether some node is up, if there is such a node.
     unknown_node: Option<String>,
     missing_rights: BTreeSet<String>,
@@ -121,6 +123,7 @@ impl Sweep {
             nodes_read: BTreeSet::new(),
             incomplete: BTreeSet::new(),
             shard_reads: ShardReads::default(),
+            without_designs: IndexSet::default(),
             unknown_node: None,
             missing_rights: BTreeSet::new(),
         }
@@ -229,6 +232,19 @@ impl Sweep {
 
     pub(super) const fn shard_reads(&mut self) -> &mut ShardReads {
         &mut self.shard_reads
+    }
+
+    /// Records how many design documents a shard holds; `None` if that is unknown, or not known any more.
+    pub(super) fn designs_counted(&mut self, shard: TargetIx, designs: Option<u64>) {
+        match designs {
+            Some(0) => self.without_designs.insert(shard.as_usize()),
+            Some(_) | None => self.without_designs.remove(shard.as_usize()),
+        }
+    }
+
+    /// Shards that hold no design document.
+    pub(super) const fn without_designs(&self) -> &IndexSet {
+        &self.without_designs
     }
 
     pub(super) fn has_answered(&self, node: NodeIx) -> bool {

@@ -163,6 +163,11 @@ impl IndexTables {
         !unmoved || unjudged || indexes.is_some_and(due)
     }
 
+    /// Whether the design documents of a database were requested.
+    pub(super) fn were_requested(&self, db: DbIx) -> bool {
+        self.asked.get(db.as_usize()).is_some_and(|asked| *asked != 0)
+    }
+
     /// Forgets what was requested: another source may define views by other documents.
     pub(super) fn ask_again(&mut self) {
         self.asked.clear();

@@ -1,7 +1,8 @@
-//! A first sweep closes no shard that clients read: of 20,000 shards CouchDB keeps 500 open on a node.
+//! What a first sweep opens and closes on nodes with more shards than CouchDB keeps open: 500 of 6,670.
 
-use crate::support::{NODES, Rig, nodes};
-use couchdb_sim::{Database, Fleet};
+use crate::support::{NODES, Rig, nodes, targets};
+use couchdb_sim::{Config, Database, Design, Effect, Fault, Fleet};
+use recliner::model::target::TargetKind;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -17,22 +18,30 @@ const OPEN: usize = 500;
 const HOT: usize = 100;
 const READ_EVERY: u32 = 4;
 
-/// The shards that a node keeps open: opening one more closes the one that was used least recently.
+/// The shards that a node keeps open: opening one more closes the first in the order of `used_at`.
 #[derive(Default)]
 struct OpenShards {
+    /// CouchDB's setting `update_lru_on_read`, by default false: a shard that is only read keeps the place in the
+    /// order that it got when it was opened.
+    reads_count: bool,
     used_at: BTreeMap<String, u64>,
     by_use: BTreeSet<(u64, String)>,
     uses: u64,
+    /// How often the sweep opened a shard.
     opened: usize,
     closed_hot: usize,
 }
 
 impl OpenShards {
-    fn touch(&mut self, db: &str) {
+    /// Reads a shard; returns whether it had to be opened.
+    fn read(&mut self, db: &str) -> bool {
+        let opens = !self.used_at.contains_key(db);
+        if !opens && !self.reads_count {
+            return false;
+        }
         self.uses += 1;
-        match self.used_at.insert(db.to_owned(), self.uses) {
-            Some(before) => drop(self.by_use.remove(&(before, db.to_owned()))),
-            None => self.opened += 1,
+        if let Some(before) = self.used_at.insert(db.to_owned(), self.uses) {
+            self.by_use.remove(&(before, db.to_owned()));
         }
         self.by_use.insert((self.uses, db.to_owned()));
         if self.by_use.len() > OPEN
@@ -41,6 +50,7 @@ impl OpenShards {
             self.used_at.remove(&closed);
             self.closed_hot += usize::from(hot().any(|db| db == closed));
         }
+        opens
     }
 }
 
@@ -54,21 +64,33 @@ fn database_in(path: &str) -> Option<&str> {
     path.get(from..from + "tenant-00000".len())
 }
 
+/// Whether a node opens its copy for a request: all do unless the path names one.
+fn opens_for(path: &str, node: &str) -> bool {
+    path.strip_prefix("/_node/").is_none_or(|rest| rest.split('/').next() == Some(node))
+}
+
 /// The shards that each node opened and the hot ones that it closed during a first sweep.
-async fn sweep(yaml: &str) -> BTreeMap<String, OpenShards> {
+async fn sweep(yaml: &str, reads_count: bool) -> BTreeMap<&'static str, OpenShards> {
     let like = Database { q: 1, n: 3, docs: 10, ..Database::new("tenant-") };
     let mut config = nodes();
     config.fleets.push(Fleet::named(like, DATABASES, 12));
     let rig = Rig::new(config, yaml);
-    let mut open: BTreeMap<String, OpenShards> = BTreeMap::new();
+    let of_node = |node| (node, OpenShards { reads_count, ..OpenShards::default() });
+    let mut open: BTreeMap<&str, OpenShards> = NODES.into_iter().map(of_node).collect();
     let mut second = 0;
     while !rig.status().ready {
-        for node in NODES.iter().filter(|_| second % READ_EVERY == 0) {
-            hot().for_each(|db| open.entry((*node).to_owned()).or_default().touch(&db));
+        if second % READ_EVERY == 0 {
+            for shards in open.values_mut() {
+                for db in hot() {
+                    shards.read(&db);
+                }
+            }
         }
         for exchange in rig.cluster.exchanges() {
-            let node = open.entry(exchange.node).or_default();
-            database_in(&exchange.path).into_iter().for_each(|db| node.touch(db));
+            let Some(db) = database_in(&exchange.path) else { continue };
+            for (_, shards) in open.iter_mut().filter(|(node, _)| opens_for(&exchange.path, node)) {
+                shards.opened += usize::from(shards.read(db));
+            }
         }
         rig.cluster.clear_exchanges();
         sleep(Duration::from_secs(1)).await;
@@ -79,13 +101,61 @@ async fn sweep(yaml: &str) -> BTreeMap<String, OpenShards> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn first_sweep_over_twenty_thousand_shards_closes_no_hot_database() {
-    let paced = sweep("").await;
-    assert_eq!(paced.len(), NODES.len());
-    for (node, shards) in &paced {
-        assert!(shards.opened >= DATABASES as usize, "{node} opened {}", shards.opened);
+async fn first_sweep_opens_no_file_twice() {
+    for (node, shards) in sweep("", false).await {
+        let least = DATABASES as usize - OPEN;
+        assert!((least..=DATABASES as usize).contains(&shards.opened), "{node}: {}", shards.opened);
+        assert!(shards.closed_hot > 0, "CouchDB closes what is only read");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_sweep_closes_no_hot_database_where_reads_count() {
+    for (node, shards) in sweep("", true).await {
         assert_eq!(shards.closed_hot, 0, "{node}");
     }
-    let faster = sweep("couchdb: {cold_reads_per_second: 200}\n").await;
+    let faster = sweep("couchdb: {cold_reads_per_second: 200}\n", true).await;
     assert!(faster.values().any(|shards| shards.closed_hot > 0), "the model closes shards");
+}
+
+/// Databases with a design document each.
+const DESIGNED: usize = 200;
+
+/// Ranges of all databases of [`some_with_designs`]: one copy of each is asked how many it holds.
+const RANGES: u64 = 1_400;
+
+/// Nodes with 1,400 shards, of which the databases of two ranges have a design document in one.
+fn some_with_designs() -> Config {
+    let tenant = Database { q: 1, n: 3, docs: 10, ..Database::new("tenant-") };
+    let designed = Database {
+        q: 2,
+        designs: vec![Design { views: vec!["by_day".into()], ..Design::new("app") }],
+        ..Database { name: "app-".into(), ..tenant.clone() }
+    };
+    let mut config = nodes();
+    config.fleets.push(Fleet::named(tenant, 1_000, 12));
+    config.fleets.push(Fleet::named(designed, 200, 8));
+    config
+}
+
+#[tokio::test(start_paused = true)]
+async fn design_documents_are_read_from_the_one_copy_that_holds_them() {
+    let mut rig = Rig::new(some_with_designs(), "");
+    let plan = rig.sweep().await;
+    assert_eq!(targets(&plan, TargetKind::View).count(), DESIGNED);
+    assert_eq!(rig.asked("/_design_docs?include_docs=true&limit=0").len() as u64, RANGES);
+    let read = rig.asked("/_design_docs?include_docs=true&limit=201");
+    assert_eq!(read.len(), DESIGNED, "{:?}", read.first());
+    assert!(read.iter().all(|it| it.path.starts_with("/_node/")), "{:?}", read.first());
+}
+
+#[tokio::test(start_paused = true)]
+async fn database_is_asked_for_design_documents_where_a_copy_does_not_answer() {
+    let mut rig = Rig::new(some_with_designs(), "");
+    let refused = Fault::everywhere(Effect::Status(404)).at("/_design_docs");
+    rig.cluster.faults().plan(Fault { after: RANGES, ..refused.times(1) });
+    let plan = rig.sweep().await;
+    assert_eq!(targets(&plan, TargetKind::View).count(), DESIGNED);
+    let asked = rig.asked("/_design_docs");
+    assert_eq!(asked.iter().filter(|it| !it.path.starts_with("/_node/")).count(), 1);
 }

@@ -344,7 +344,7 @@ impl Error {
                 | Self::SlashDecoded { .. }
                 | Self::Redirect { .. }
                 | Self::Tls { .. }
-        ) || (too_large && !matches!(route, Route::DesignDocs { .. }))
+        ) || (too_large && !route.is_of_designs())
     }
 
     /// Whether the same request may succeed a moment later.

@@ -306,6 +306,13 @@ pub enum ShardRead<'a> {
         /// The number of rows.
         limit: usize,
     },
+    /// `_design_docs`: one page of the design documents that this range holds.
+    Designs {
+        /// The first id, inclusive.
+        from: Option<&'a str>,
+        /// The number of rows.
+        limit: usize,
+    },
     /// One document: every leaf revision with its body and its ancestors.
     Leaves {
         /// Its id, not that of a design document.
@@ -457,6 +464,14 @@ impl<'a> Route<'a> {
         )
     }
 
+    /// Whether it reads a page of design documents, which may be larger than the limit of a body.
+    pub(super) const fn is_of_designs(&self) -> bool {
+        matches!(
+            self,
+            Self::DesignDocs { .. } | Self::ShardDocuments { read: ShardRead::Designs { .. }, .. }
+        )
+    }
+
     /// Whether it concerns only the server that answers, so that an error means that no request can succeed
     /// there. Tasks and statistics are not included: one of them may fail by itself.
     pub(super) const fn is_about_server(&self) -> bool {
@@ -587,6 +602,7 @@ impl ShardRead<'_> {
                 .number("since", since)
                 .number("limit", limit as u64)),
             Self::Local { from, limit } => Ok(shard.fixed("/_local_docs").page(from, limit)),
+            Self::Designs { from, limit } => Ok(shard.fixed("/_design_docs").page(from, limit)),
             Self::Leaves { id } => Ok(shard.and(id)?.fixed("?open_revs=all&revs=true")),
         }
     }

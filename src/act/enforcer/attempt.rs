@@ -285,12 +285,12 @@ async fn read_facts(
         TargetKind::Cleanup | TargetKind::Search => return Ok(None),
         TargetKind::Db => {
             let node_reads = vec![NodeReads::of(target.node(), vec![start.ix], snapshot)];
-            Stage::Shards { snapshot: without_facts, node_reads }
+            Stage::Shards { snapshot: without_facts, node_reads, count_designs: Arc::default() }
         }
         TargetKind::View => {
             let mut dbs = Databases::default();
             dbs.push(shard_copies(snapshot, target).map(TargetRef::ix).collect::<Vec<TargetIx>>());
-            Stage::Views { snapshot: without_facts, dbs }
+            Stage::Views { snapshot: without_facts, dbs, without_designs: Arc::default() }
         }
     };
     let mut observations = source.read(stage);
@@ -306,7 +306,7 @@ async fn read_facts(
                     Ok(_) | Err(_) => {}
                 }
             }
-        } else if let Observation::Shard { ix, facts } = observation
+        } else if let Observation::Shard { ix, facts, .. } = observation
             && ix == start.ix
         {
             latest = facts.map_err(|error| error.message)?;

@@ -71,8 +71,11 @@ impl Scanner {
                 }
                 self.shard_read(slot, ix, (is_still, Ok(false)), now);
             }
-            Observation::Shard { ix, facts } => {
+            Observation::Shard { ix, facts, designs } => {
                 let is_still = self.is_still(slot, ix);
+                if is_still {
+                    self.sweep.designs_counted(ix, designs);
+                }
                 if is_still && facts.is_ok() {
                     self.listing.set_locked(ix, false);
                 }
@@ -266,6 +269,7 @@ impl Scanner {
             copies.iter().copied().filter(|ix| !before.contains(ix)).collect();
         for ix in &new {
             self.listing.copy_added(*ix);
+            self.sweep.designs_counted(*ix, None);
         }
         let differing: Vec<TargetIx> = self
             .listing

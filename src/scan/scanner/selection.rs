@@ -7,7 +7,7 @@ use crate::{
     model::target::{TargetKind, TargetState},
     scan::listing::is_hidden,
     sources::inventory::{Databases, NodeReads},
-    table::{NodeIx, TargetIx},
+    table::{IndexSet, NodeIx, TargetIx, TargetRef},
 };
 use std::collections::BTreeMap;
 
@@ -73,6 +73,25 @@ impl Scanner {
             self.followed.swept(&mut self.targets.draft, ix);
         }
         reads.filter(|reads| !reads.targets.is_empty())
+    }
+
+    /// Of the shards to read, one copy of each range of the databases whose design documents were not read yet.
+    pub(super) fn designs_to_count(&self, node_reads: &[NodeReads]) -> IndexSet {
+        let (mut to_read, mut count) = (IndexSet::default(), IndexSet::default());
+        if !self.settings.views {
+            return count;
+        }
+        node_reads.iter().flat_map(|it| &it.targets).for_each(|ix| to_read.insert(ix.as_usize()));
+        let copies = self.targets.copies(|db| !self.views.were_requested(db));
+        for copies in copies.chunk_by(|(one, _), (other, _)| one == other) {
+            let copies = copies.iter().filter(|(_, ix)| to_read.contains(ix.as_usize()));
+            let copies = copies.filter_map(|(_, ix)| self.targets.now().target(*ix));
+            let mut copies: Vec<TargetRef<'_>> = copies.collect();
+            copies.sort_by_key(|copy| (copy.range(), copy.node()));
+            copies.dedup_by_key(|copy| copy.range());
+            copies.iter().for_each(|copy| count.insert(copy.ix().as_usize()));
+        }
+        count
     }
 
     /// The databases whose views a sweep reads: all except those that are known to have none and

@@ -213,7 +213,9 @@ impl Scanner {
         {
             self.node_read(at, now);
         }
-        Stage::Shards { snapshot: Arc::new(self.targets.now().without_facts()), node_reads }
+        let count_designs = Arc::new(self.designs_to_count(&node_reads));
+        let snapshot = Arc::new(self.targets.now().without_facts());
+        Stage::Shards { snapshot, node_reads, count_designs }
     }
 
     /// Counts one requested shard of a node; after the last one, the node was read.
@@ -293,7 +295,9 @@ impl Scanner {
         self.sweep.begin_views();
         let dbs = self.dbs_to_read();
         self.expect(dbs.len());
-        Some(Stage::Views { snapshot: Arc::new(self.targets.now().without_facts()), dbs })
+        let without_designs = Arc::new(self.sweep.without_designs().clone());
+        let snapshot = Arc::new(self.targets.now().without_facts());
+        Some(Stage::Views { snapshot, dbs, without_designs })
     }
 
     /// Records that the views were read, for this sweep or for an earlier one that ended before

@@ -207,11 +207,11 @@ impl Cluster {
                 .map(|ix| {
                     let update_seq = self.seq.into();
                     let facts = Facts { update_seq, ..facts(100, self.active) };
-                    Observation::Shard { ix, facts: Ok(Some(facts)) }
+                    Observation::Shard { ix, facts: Ok(Some(facts)), designs: None }
                 })
                 .collect(),
             Stage::Disk => self.disk.clone(),
-            Stage::Views { snapshot, dbs } => (0..dbs.len())
+            Stage::Views { snapshot, dbs, .. } => (0..dbs.len())
                 .filter_map(|at| snapshot.target(*dbs.copies(at).first()?))
                 .map(|target| Observation::Views {
                     searches: Vec::new(),

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     sources::couchdb::{NO_USER, describe},
-    table::{NodeSmoosh, Snapshot, TargetIx, TargetRef},
+    table::{IndexSet, NodeSmoosh, Snapshot, TargetIx, TargetRef},
 };
 use couchdb_client::{Cache, Client, Error, ErrorKind as Failed, Paging};
 use couchdb_names::{Build, ShardName, Version};
@@ -237,18 +237,29 @@ impl HttpSource {
         self,
         snapshot: Arc<Snapshot>,
         node_reads: Vec<NodeReads>,
+        count_designs: Arc<IndexSet>,
     ) -> BoxStream<'static, Observation> {
         let node_reads = node_reads.into_iter().map(|reads| {
             let (this, snapshot) = (self.clone(), Arc::clone(&snapshot));
-            let cold =
-                if reads.targets.len() > MAX_OPEN_SHARDS { usize::MAX } else { reads.unread };
+            let closes = reads.targets.len() > MAX_OPEN_SHARDS;
+            let cold = if closes { usize::MAX } else { reads.unread };
+            let count_designs = Some(Arc::clone(&count_designs)).filter(|_| closes);
             let node: Arc<str> = reads.node.into();
             stream::iter(reads.targets.into_iter().enumerate())
                 .map(move |(at, ix)| {
                     let (this, snapshot, node) =
                         (this.clone(), Arc::clone(&snapshot), Arc::clone(&node));
                     let cache = if at < cold { Cache::Cold } else { Cache::Warm };
-                    async move { this.shard(&snapshot, &node, ix, cache).await }
+                    let counts =
+                        count_designs.as_ref().is_some_and(|it| it.contains(ix.as_usize()));
+                    async move {
+                        let facts = this.shard(&snapshot, &node, ix, cache).await;
+                        if counts {
+                            this.count_designs(&snapshot, &node, facts).await
+                        } else {
+                            facts
+                        }
+                    }
                 })
                 .buffer_unordered(self.settings.requests_in_flight.max(1))
                 .boxed()
@@ -265,7 +276,7 @@ impl HttpSource {
     ) -> Observation {
         let target = snapshot.target(ix);
         let Some(shard) = target.and_then(TargetRef::shard_name) else {
-            return Observation::Shard { ix, facts: Ok(None) };
+            return Observation::Shard { ix, facts: Ok(None), designs: None };
         };
         let version = target.and_then(|target| snapshot.node(target.node_ix())?.version());
         let facts = match self.client.shard_info(node, &shard, cache).await {
@@ -279,7 +290,20 @@ impl HttpSource {
             Err(error) if error.is_of_split() => return Observation::Splitting { ix },
             Err(error) => Err(ReadError::from(error)),
         };
-        Observation::Shard { ix, facts }
+        Observation::Shard { ix, facts, designs: None }
+    }
+
+    /// The same observation of a shard, which is open now, with the number of its design documents.
+    async fn count_designs(
+        &self,
+        snapshot: &Snapshot,
+        node: &str,
+        seen: Observation,
+    ) -> Observation {
+        let Observation::Shard { ix, facts: Ok(Some(facts)), .. } = seen else { return seen };
+        let Some(shard) = snapshot.target(ix).and_then(TargetRef::shard_name) else { return seen };
+        let designs = self.client.shard_design_count(node, &shard).await.ok().flatten();
+        Observation::Shard { ix, facts: Ok(Some(facts)), designs }
     }
 
     /// The UUID that a node reports for one of its files; `None` if it has no such file or none was read.
@@ -334,8 +358,12 @@ impl Source for HttpSource {
             Stage::Map { map_node } => this.map(map_node),
             Stage::Files { nodes } => this.files(nodes),
             Stage::Strays { dbs, map_node, nodes } => this.strays(dbs, map_node, nodes),
-            Stage::Shards { snapshot, node_reads } => this.shards(snapshot, node_reads),
-            Stage::Views { snapshot, dbs } => this.views(snapshot, dbs),
+            Stage::Shards { snapshot, node_reads, count_designs } => {
+                this.shards(snapshot, node_reads, count_designs)
+            }
+            Stage::Views { snapshot, dbs, without_designs } => {
+                this.views(snapshot, dbs, without_designs)
+            }
             Stage::Splits => stream::once(this.reshard().map(Observation::Reshard)).boxed(),
             Stage::Poll { nodes } => this.poll(nodes),
             Stage::Away { nodes } => this.away(nodes),

@@ -99,6 +99,8 @@ pub enum Observation {
         ix: TargetIx,
         /// Its facts; `None` if the file no longer exists.
         facts: Result<Option<Facts>, ReadError>,
+        /// Number of design documents in it; `None` if they were not counted.
+        designs: Option<u64>,
     },
     /// The shard map lists this shard copy, but its node has no file for it.
     Absent {

@@ -1,7 +1,7 @@
 //! What to read: the stages of a sweep, and other reads.
 
 use super::Observation;
-use crate::table::{Snapshot, TargetIx};
+use crate::table::{IndexSet, Snapshot, TargetIx};
 use futures::stream::BoxStream;
 use std::{fmt::Debug, sync::Arc};
 use strum::IntoStaticStr;
@@ -45,6 +45,9 @@ pub enum Stage {
         snapshot: Arc<Snapshot>,
         /// What to read on each node.
         node_reads: Vec<NodeReads>,
+        /// Shards whose design documents are counted at once where CouchDB does not keep all files of a node
+        /// open: one that has none need not be opened again.
+        count_designs: Arc<IndexSet>,
     },
     /// Design documents and view indexes, database by database.
     Views {
@@ -52,6 +55,8 @@ pub enum Stage {
         snapshot: Arc<Snapshot>,
         /// The databases.
         dbs: Databases,
+        /// Shards that are known to hold no design document.
+        without_designs: Arc<IndexSet>,
     },
     /// The jobs that split shards.
     Splits,

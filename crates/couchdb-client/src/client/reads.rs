@@ -2,7 +2,7 @@
 
 use super::{Client, ServerChoice};
 use crate::{
-    Error, ErrorKind, Route,
+    Error, ErrorKind, Route, ShardRead,
     paging::{Page, PageLimits, Paging, size_of_text},
     wire,
 };
@@ -59,6 +59,25 @@ fn about(name: &str, info: &wire::ShardInfo) -> Result<(), String> {
         Some(other) if other != name => Err(format!("it describes {other:?} instead")),
         _ if !info.has_data() => Err("it has neither sizes nor a sequence".to_owned()),
         _ => Ok(()),
+    }
+}
+
+/// What holds design documents.
+#[derive(Clone, Copy)]
+enum DesignHolder<'a> {
+    Database { db: &'a str },
+    Shard { node: &'a str, shard: &'a str },
+}
+
+impl<'a> DesignHolder<'a> {
+    /// The request for up to `limit` documents from the id `from` on.
+    const fn route(self, from: Option<&'a str>, limit: usize) -> Route<'a> {
+        match self {
+            Self::Database { db } => Route::DesignDocs { db, from, limit },
+            Self::Shard { node, shard } => {
+                Route::ShardDocuments { node, shard, read: ShardRead::Designs { from, limit } }
+            }
+        }
     }
 }
 
@@ -309,13 +328,47 @@ impl Client {
     ) -> Result<Vec<wire::DesignDoc>, Error> {
         let nodes: Vec<_> = cold.into_iter().map(|node| self.shared.directory.node(node)).collect();
         join_all(nodes.iter().map(|node| node.wait_for_pace())).await;
+        self.all_design_docs(DesignHolder::Database { db }).await
+    }
+
+    /// The design documents that one shard copy holds, without their code. CouchDB opens this copy alone. `cache`
+    /// as for [`Self::shard_info`].
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn shard_design_docs(
+        &self,
+        node: &str,
+        shard: &str,
+        cache: Cache,
+    ) -> Result<Vec<wire::DesignDoc>, Error> {
+        let holder = DesignHolder::Shard { node, shard };
+        self.pace(holder.route(None, 0), node, cache).await?;
+        self.all_design_docs(holder).await
+    }
+
+    /// The number of design documents that one shard copy holds; `None` if the answer has none.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn shard_design_count(&self, node: &str, shard: &str) -> Result<Option<u64>, Error> {
+        let page: wire::DesignRows =
+            self.get(DesignHolder::Shard { node, shard }.route(None, 0)).await?;
+        Ok(page.total_rows)
+    }
+
+    /// Every design document of `holder`, page by page.
+    async fn all_design_docs(
+        &self,
+        holder: DesignHolder<'_>,
+    ) -> Result<Vec<wire::DesignDoc>, Error> {
         let mut docs = Vec::new();
         let mut from: Option<Paging> = None;
         let mut limit = DESIGN_PAGE;
         loop {
             let requested = limit.saturating_add(1);
             let after = from.as_ref().and_then(|from| from.after.as_deref());
-            let route = Route::DesignDocs { db, from: after, limit: requested };
+            let route = holder.route(after, requested);
             let page = self.page(route, from.as_ref(), DESIGN_LIMITS, |page: &wire::DesignRows| {
                 Ok(Page {
                     keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),

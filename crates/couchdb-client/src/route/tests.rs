@@ -36,6 +36,11 @@ fn routes<'a>(node: &'a str, db: &'a str, ddoc: &'a str) -> Vec<Route<'a>> {
             shard: db,
             read: ShardRead::Local { from: Some("_local/a"), limit: 2 },
         },
+        Route::ShardDocuments {
+            node,
+            shard: db,
+            read: ShardRead::Designs { from: Some(ddoc), limit: 3 },
+        },
         Route::ShardDocuments { node, shard: db, read: ShardRead::Leaves { id: db } },
         Route::Replications { of_documents: true, limit: 5 },
         Route::Replications { of_documents: false, limit: 5 },
@@ -102,6 +107,9 @@ fn every_route_has_its_exact_request_path() {
             &format!("/_node/couchdb@a/{encoded}/_changes?include_docs=true&since=7&limit=9"),
             &format!(
                 "/_node/couchdb@a/{encoded}/_local_docs?include_docs=true&limit=2&startkey=%22_local%2Fa%22"
+            ),
+            &format!(
+                "/_node/couchdb@a/{encoded}/_design_docs?include_docs=true&limit=3&startkey=%22_design%2Fx%2Fy%22"
             ),
             &format!("/_node/couchdb@a/{encoded}/{encoded}?open_revs=all&revs=true"),
             "/_scheduler/docs?limit=5",

@@ -61,6 +61,7 @@ fn file(inner: &mut Inner, ask: &ParsedRequest, node: &str, file: &str, rest: &[
             || not_found("no_db_file").behind(),
             |info| json(200, &Shown::from(&info)).behind(),
         ),
+        ["_design_docs"] => super::database::shard_design_docs(inner, ask, file).behind(),
         ["_design", ddoc, "_info"] => match inner.world.node_view(node, file, ddoc) {
             Some(info) => {
                 let mut index = info.shown();

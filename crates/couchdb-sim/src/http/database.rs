@@ -11,6 +11,7 @@ use crate::{
     growth::mix,
     world::{DatabaseInfo, LookupError},
 };
+use couchdb_names::ShardName;
 use http::Method;
 use serde_json::{Value, json as value};
 use std::collections::BTreeMap;
@@ -179,8 +180,29 @@ fn shard_of(inner: &Inner, db: &str, doc: &str) -> Answer {
 }
 
 fn design_docs(inner: &Inner, ask: &ParsedRequest, db: &str) -> Answer {
+    design_rows(inner, ask, db, |_| true)
+}
+
+/// The design documents in one range of a database, given by the name of a shard.
+pub(super) fn shard_design_docs(inner: &Inner, ask: &ParsedRequest, file: &str) -> Answer {
+    let Some(shard) = ShardName::split(file) else {
+        return json(200, &value!({"total_rows": 0, "offset": 0, "rows": []})).chunked();
+    };
+    let is_here = |design: &Design| {
+        inner.world.range_of(shard.db, &format!("_design/{}", design.name)) == Some(shard.range)
+    };
+    design_rows(inner, ask, shard.db, is_here)
+}
+
+fn design_rows(
+    inner: &Inner,
+    ask: &ParsedRequest,
+    db: &str,
+    is_included: impl Fn(&Design) -> bool,
+) -> Answer {
     let mut designs: Vec<&Design> =
         inner.world.description(db).map_or_else(Vec::new, |like| like.designs.iter().collect());
+    designs.retain(|design| is_included(design));
     designs.sort_by(|a, b| a.name.cmp(&b.name));
     let total = designs.len();
     let Ok(page) = ask.page() else {

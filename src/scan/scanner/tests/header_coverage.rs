@@ -96,7 +96,7 @@ impl Source for Answers {
                 let answer = |ix| {
                     let mut facts = numbers(MeasuredBy::Http, node.active, 0);
                     facts.flags.compact_running = node.compact_running;
-                    Observation::Shard { ix, facts: Ok(Some(facts)) }
+                    Observation::Shard { ix, facts: Ok(Some(facts)), designs: None }
                 };
                 asked.into_iter().map(answer).collect()
             }

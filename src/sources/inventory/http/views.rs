@@ -10,16 +10,17 @@ use crate::{
         Databases, Design, DesignGroup, IndexAnswer, Observation, ReadError, ViewAnswer, doc_hash,
         groups,
     },
-    table::{Node, NodeIx, Snapshot, TargetIx, TargetRef},
+    table::{IndexSet, Node, NodeIx, Snapshot, TargetIx, TargetRef},
 };
-use couchdb_client::{Cache, ErrorKind as Failed, wire};
-use couchdb_names::Signature;
+use couchdb_client::{Cache, Error, ErrorKind as Failed, wire};
+use couchdb_names::{Range, Signature};
 use futures::{
     StreamExt,
     future::join_all,
     stream::{self, BoxStream},
 };
 use std::{
+    collections::BTreeMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
 };
@@ -33,6 +34,7 @@ impl HttpSource {
         self,
         snapshot: Arc<Snapshot>,
         dbs: Databases,
+        without_designs: Arc<IndexSet>,
     ) -> BoxStream<'static, Observation> {
         let count = dbs.len();
         let dbs = Arc::new(dbs);
@@ -40,8 +42,8 @@ impl HttpSource {
         stream::iter(0..count)
             .map(move |at| {
                 let (this, snapshot, dbs) = (self.clone(), Arc::clone(&snapshot), Arc::clone(&dbs));
-                let offers = Arc::clone(&offers);
-                async move { this.views_of(&snapshot, dbs.copies(at), &offers).await }
+                let (offers, without) = (Arc::clone(&offers), Arc::clone(&without_designs));
+                async move { this.views_of(&snapshot, dbs.copies(at), &without, &offers).await }
             })
             .buffer_unordered(CONCURRENT_DATABASES)
             .filter_map(std::future::ready)
@@ -52,19 +54,17 @@ impl HttpSource {
         &self,
         snapshot: &Snapshot,
         copies: &[TargetIx],
+        without_designs: &IndexSet,
         offers: &Offers,
     ) -> Option<Observation> {
         let copies: Vec<TargetRef<'_>> =
             copies.iter().filter_map(|ix| snapshot.target(*ix)).collect();
         let name = copies.first()?.db_name();
-        // A sweep reads design documents after the shards, so shards that stay open are open now.
-        let cold = copies.iter().filter(|copy| reopens(snapshot, copy.node_ix()));
-        let cold = cold.map(|copy| copy.node());
         let ranges = copies.first()?.shard_map().ranges;
         let (mut signatures, mut searches) = (None, Vec::new());
         let docs = match self.unreachable_range(&copies) {
             Some(unread) => Err(unread),
-            None => match self.client.design_docs(name.db, cold).await {
+            None => match self.design_docs(snapshot, name.db, &copies, without_designs).await {
                 // The database was deleted since the map was read: the next sweep removes it.
                 Err(error) if error.kind() == Failed::NotFound => return None,
                 docs => docs.map_err(ReadError::from),
@@ -86,6 +86,61 @@ impl HttpSource {
         };
         let (db, suffix) = (name.db.to_owned(), name.suffix.to_owned());
         Some(Observation::Views { db, suffix, views, searches, signatures })
+    }
+
+    /// The design documents of a database, sorted by id.
+    ///
+    /// For a request to the database CouchDB opens every copy of every range. Where it does not keep all files open,
+    /// one copy of each range that may hold any is asked instead.
+    async fn design_docs(
+        &self,
+        snapshot: &Snapshot,
+        db: &str,
+        copies: &[TargetRef<'_>],
+        without_designs: &IndexSet,
+    ) -> Result<Vec<wire::DesignDoc>, Error> {
+        // A sweep reads design documents after the shards, so shards that stay open are open now.
+        let cold: Vec<&str> = copies
+            .iter()
+            .filter(|copy| reopens(snapshot, copy.node_ix()))
+            .map(|copy| copy.node())
+            .collect();
+        if !cold.is_empty()
+            && let Some(docs) = self.designs_of_ranges(snapshot, copies, without_designs).await
+        {
+            return Ok(docs);
+        }
+        self.client.design_docs(db, cold).await
+    }
+
+    /// The design documents that one copy of each range holds; `None` if some range has no copy that can be
+    /// read.
+    async fn designs_of_ranges(
+        &self,
+        snapshot: &Snapshot,
+        copies: &[TargetRef<'_>],
+        without_designs: &IndexSet,
+    ) -> Option<Vec<wire::DesignDoc>> {
+        let has_none = |copy: &TargetRef<'_>| without_designs.contains(copy.ix().as_usize());
+        let mut up: Vec<TargetRef<'_>> =
+            copies.iter().copied().filter(|copy| is_up(snapshot, copy)).collect();
+        up.sort_by_key(|copy| (!has_none(copy), copy.node()));
+        let mut holders: BTreeMap<Range, TargetRef<'_>> = BTreeMap::new();
+        for copy in up {
+            holders.entry(copy.range()?).or_insert(copy);
+        }
+        if holders.len() != copies.first()?.shard_map().ranges as usize {
+            return None;
+        }
+        let mut docs = Vec::new();
+        for holder in holders.values().filter(|copy| !has_none(copy)) {
+            let cache = if reopens(snapshot, holder.node_ix()) { Cache::Cold } else { Cache::Warm };
+            let shard = holder.shard_name()?;
+            docs.extend(self.client.shard_design_docs(holder.node(), &shard, cache).await.ok()?);
+        }
+        docs.sort_by(|one, other| one.id.cmp(&other.id));
+        docs.dedup_by(|one, other| one.id == other.id);
+        Some(docs)
     }
 
     /// Why a database's design documents cannot be requested: all copies of some range are on nodes that
@@ -144,8 +199,7 @@ impl HttpSource {
     ) -> Result<IndexAnswer, ReadError> {
         let hash = doc_hash(design);
         let holders = copies.iter().copied().filter(|copy| {
-            let up = snapshot.node(copy.node_ix()).is_some_and(|node| node.is_up == Some(true));
-            up && copy.range().is_some_and(|range| range.contains(hash))
+            is_up(snapshot, copy) && copy.range().is_some_and(|range| range.contains(hash))
         });
         let mut holders: Vec<TargetRef<'_>> = holders.collect();
         // Always the same copy, the first by node, so that values do not jump between copies that were
@@ -207,6 +261,11 @@ fn reopens(snapshot: &Snapshot, node: NodeIx) -> bool {
     snapshot
         .node(node)
         .is_some_and(|node| node.is_up == Some(true) && (many || node.skipped_shards))
+}
+
+/// Whether the node of a shard copy answers.
+fn is_up(snapshot: &Snapshot, copy: &TargetRef<'_>) -> bool {
+    snapshot.node(copy.node_ix()).is_some_and(|node| node.is_up == Some(true))
 }
 
 fn seen(
