@@ -257,7 +257,7 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
     answer.notes = notes(&answer, inputs);
     answer.notes.extend(sampled_notes);
     answer.notes.extend(answer.size.as_ref().and_then(IndexSize::says_error));
-    answer.remedy = remedy(&answer, old);
+    answer.remedy = remedy(&answer, design, old);
     answer
 }
 
@@ -368,16 +368,11 @@ const BUILT_BY_QUERY: &str =
     "The document has autoupdate: false, so CouchDB builds the index at the first query.";
 
 /// The commands to paste, one after the other.
-fn remedy(found: &Preflight, old: Option<TargetRef<'_>>) -> Vec<Remedy> {
+fn remedy(found: &Preflight, document: &DesignDocument, old: Option<TargetRef<'_>>) -> Vec<Remedy> {
     let (db, design) = (found.db.as_str(), found.design.as_str());
     let name = design_name(design);
     let target = format!("{db}/{design}");
     let mut remedy = Vec::new();
-    if found.kind == BuildKind::Rebuild {
-        remedy.push(Remedy::choice(format!(
-            "To keep queries working meanwhile, save the document as {design}-next first and wait until its index is built. Then save it as {design}, which has the same signature and uses the built index, and delete {design}-next."
-        )));
-    }
     if found.kind.builds() {
         let stalled = found.nodes.iter().filter(|node| node.verdict == SpaceVerdict::DoesNotFit);
         let stalled: Vec<String> = stalled.map(|node| node.node.clone()).collect();
@@ -387,6 +382,14 @@ fn remedy(found: &Preflight, old: Option<TargetRef<'_>>) -> Vec<Remedy> {
                 listed(&stalled)
             )));
         }
+        let when = if document.is_updated_automatically { "at once" } else { "at the first query" };
+        remedy.push(Remedy::choice(if found.kind == BuildKind::Rebuild {
+            format!(
+                "To keep queries working meanwhile, save the document as {design}-next first and wait until its index is built. Then save it as {design}, which has the same signature and uses the built index, and delete {design}-next."
+            )
+        } else {
+            format!("Save the document as {design} in {db}; CouchDB builds its index {when}.")
+        }));
         remedy.push(Remedy::get(
             "Check its progress until updates_pending.total is 0:",
             &[db, design, "_info"],

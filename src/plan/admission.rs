@@ -148,6 +148,11 @@ impl Admission {
         Self { copies: Arc::new(copies), ..self.clone() }
     }
 
+    /// The gate that holds back all starts of a channel on a node, if one is closed.
+    pub(super) fn gate(&self, node: NodeIx, channel: usize) -> Option<Refusal> {
+        self.gates.refusal(node, channel)
+    }
+
     /// The bounds that apply to every shard of a queue.
     pub(super) fn bounds(&self, node: NodeIx, channel: usize) -> QueueBounds {
         let time_left = self.window_time_left.get(channel).copied().flatten();

@@ -89,7 +89,10 @@ impl Plan {
         rules: &Arc<Rules>,
         now: Moment,
     ) -> Self {
-        let selected = Selected::of(&waiting, None, snapshot, conditions, rules, now);
+        let taught = &conditions.constraints.remaining_bytes;
+        // A start's numbers are those that pages show for its target, so both see what was learned.
+        let learned = snapshot.with_left_bytes(taught);
+        let selected = Selected::of(&waiting, None, &learned, conditions, rules, now);
         let orders = &conditions.constraints.orders;
         let count = |queue| {
             selection::count_decisions(queue, &selected.starts, orders, &selected.admission)
@@ -105,8 +108,6 @@ impl Plan {
             horizon_factors,
             openings,
         } = waiting;
-        let taught = &conditions.constraints.remaining_bytes;
-        let learned = snapshot.with_left_bytes(taught);
         let queues = with_learned_bytes(&queues, (snapshot, &learned), taught);
         Self {
             next_change,
@@ -295,6 +296,13 @@ impl Plan {
     pub fn start_channel(&self, target: TargetRef<'_>) -> Option<&Channel> {
         let (channel, _) = self.start_channel_index(target)?;
         self.channels.list.get(channel)
+    }
+
+    /// The channel that a target counts towards, or would if its order were forced.
+    #[must_use]
+    pub fn possible_channel(&self, target: TargetRef<'_>) -> Option<&Channel> {
+        let forced = || self.channels.list.get(leading::forced_channel(&self.channels, target)?);
+        self.start_channel(target).or_else(forced)
     }
 
     /// The index of [`Self::start_channel`], and when the target was queued there.

@@ -375,8 +375,11 @@ impl Plan {
                 let is_unknown = target.file_bytes().is_none()
                     && matches!(target.state(), TargetState::Ok | TargetState::Resharding);
                 match channel_of(run, &self.channels, None, target) {
-                    // Better members of its queue go first.
-                    Some(_) => Some(Member::Waits(RefusalReason::ChannelLimit)),
+                    Some(channel) => Some(match self.admission.gate(target.node_ix(), channel) {
+                        Some(gate) => Member::refused(gate.reason, is_left_out(&gate)),
+                        // Better members of its queue go first.
+                        None => Member::Waits(RefusalReason::ChannelLimit),
+                    }),
                     None if !is_unknown => None,
                     // Its node has not answered yet.
                     None if target.kind() == TargetKind::Db => {

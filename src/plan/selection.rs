@@ -118,6 +118,14 @@ impl SelectionContext<'_> {
             learned.catching_up(target.growth(), self.bytes_per_second, self.now)
         })
     }
+
+    /// The part of an expected size that is waste written while the compaction runs.
+    fn caught_up_bytes(&self, candidate: &CandidateSummary) -> u64 {
+        let without = candidate.with_learned_prediction(self.remaining_bytes);
+        let [with, without] =
+            [self.expected(candidate), without].map(|it| it.predicted_bytes.get());
+        with.zip(without).map_or(0, |(with, without)| with.saturating_sub(without))
+    }
 }
 
 /// The next candidate of a queue that may start, and its node.
@@ -319,6 +327,7 @@ pub(super) fn build_start(
     let peak_of_one = admission.space_need(candidate).peak_bytes.unwrap_or(0);
     let expected = StartEstimate {
         file_count: counts().sum(),
+        caught_up_bytes: context.caught_up_bytes(candidate),
         // Its files on one node are compacted at the same time.
         peak_bytes: peak_of_one.saturating_mul(counts().max().unwrap_or(0)),
         bytes_per_second: context.bytes_per_second,

@@ -66,8 +66,10 @@ pub struct PlannedStart {
     pub request: CompactionRequest,
     /// Bytes of the files before the compaction.
     pub file_bytes: Option<u64>,
-    /// Predicted bytes that it frees.
+    /// Predicted bytes that it frees: what is reclaimable now, less [`Self::caught_up_bytes`].
     pub gain_bytes: Option<u64>,
+    /// Predicted waste that others write while it runs, and that it leaves.
+    pub caught_up_bytes: u64,
     /// Predicted bytes that it writes.
     pub rewrite_bytes: Option<u64>,
     /// Bytes it needs on each node's volume in addition to the old file, at its peak.
@@ -83,6 +85,8 @@ pub struct PlannedStart {
 pub(super) struct StartEstimate<'a> {
     /// Number of compacted files.
     pub(super) file_count: u64,
+    /// Part of the candidate's predicted bytes, for one file: waste written while it is compacted.
+    pub(super) caught_up_bytes: u64,
     pub(super) peak_bytes: u64,
     pub(super) bytes_per_second: Option<f64>,
     pub(super) is_space_known: bool,
@@ -128,6 +132,23 @@ impl PlannedStart {
         })?;
         let times = |bytes: Option<u64>| Some(bytes?.saturating_mul(estimate.file_count));
         let per_file = candidate.predicted_bytes.get();
+        let caught_up_bytes = estimate.caught_up_bytes.saturating_mul(estimate.file_count);
+        // Copies differ, so one file times their number is not the sum that every page shows.
+        let (file_bytes, gain_bytes, rewrite_bytes) = match candidate.unit {
+            CompactionUnit::AllCopies => (
+                target.file_bytes(),
+                target.reclaimable_bytes().map(|bytes| bytes.saturating_sub(caught_up_bytes)),
+                target.predicted_bytes().map(|bytes| bytes.saturating_add(caught_up_bytes)),
+            ),
+            CompactionUnit::ShardFile
+            | CompactionUnit::SingleCopy
+            | CompactionUnit::Cleanup
+            | CompactionUnit::NotCompactable => (
+                times(candidate.file_bytes.get()),
+                times(candidate.reclaimable_bytes()),
+                times(per_file),
+            ),
+        };
         let seconds =
             per_file.zip(estimate.bytes_per_second).map(|(bytes, rate)| bytes as f64 / rate);
         let cleanup = candidate.unit == CompactionUnit::Cleanup;
@@ -146,9 +167,10 @@ impl PlannedStart {
             channel: at,
             order: estimate.order.cloned(),
             request,
-            file_bytes: times(candidate.file_bytes.get()),
-            gain_bytes: times(candidate.reclaimable_bytes()),
-            rewrite_bytes: times(per_file),
+            file_bytes,
+            gain_bytes,
+            caught_up_bytes,
+            rewrite_bytes,
             peak_bytes: estimate.peak_bytes,
             duration: seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
             caveats: caveats.iter().filter(|(_, holds)| *holds).map(|(it, _)| *it).collect(),

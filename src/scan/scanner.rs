@@ -599,7 +599,7 @@ impl Scanner {
 
     fn count_error(&mut self, node: NodeIx, unread: &ReadError) {
         let name = self.targets.now().node(node).map(|node| Arc::clone(&node.name));
-        self.status.count_error(name.unwrap_or_default(), unread);
+        self.status.count_error(name.unwrap_or_default(), unread, self.last_event.wall);
         self.sweep.record_missing_right(unread);
     }
 }

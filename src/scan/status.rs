@@ -45,8 +45,10 @@ pub struct ScanStatus {
     pub unread_shards: Option<String>,
     /// Which shards, few in number, were listed without a file in the last sweep, as a sentence.
     pub absent_shards: Option<String>,
-    /// The last read error, as a sentence.
+    /// The last read error, as a sentence. It stays after a recovery, so it has a time.
     pub last_error: Option<String>,
+    /// When the last read error was observed.
+    pub last_error_at: Option<Moment>,
 }
 
 /// How a sidecar answered.
@@ -67,10 +69,10 @@ impl ScanStatus {
     }
 
     /// Counts a read error of a node.
-    pub(super) fn count_error(&mut self, node: Arc<str>, unread: &ReadError) {
+    pub(super) fn count_error(&mut self, node: Arc<str>, unread: &ReadError, now: Moment) {
         *self.errors.entry((node, unread.reason)).or_default() += 1;
         self.missing_rights.extend(unread.right.map(ToOwned::to_owned));
-        self.last_error = Some(unread.message.clone());
+        (self.last_error, self.last_error_at) = (Some(unread.message.clone()), Some(now));
     }
 
     /// Records that a sidecar responded for these nodes, or did not.
@@ -148,13 +150,15 @@ mod tests {
         let unread =
             |reason, right| ReadError { reason, message: format!("{reason} failed"), right };
         let mut status = ScanStatus::default();
-        status.count_error("a".into(), &unread("timeout", None));
-        status.count_error("a".into(), &unread("timeout", None));
-        status.count_error("b".into(), &unread("forbidden", Some("members")));
+        let at = Moment::from_unix;
+        status.count_error("a".into(), &unread("timeout", None), at(5));
+        status.count_error("a".into(), &unread("timeout", None), at(6));
+        status.count_error("b".into(), &unread("forbidden", Some("members")), at(7));
         assert_eq!(status.errors[&(Arc::from("a"), "timeout")], 2);
         assert_eq!(status.errors[&(Arc::from("b"), "forbidden")], 1);
         assert_eq!(status.missing_rights, BTreeSet::from(["members".to_owned()]));
         assert_eq!(status.last_error.as_deref(), Some("forbidden failed"));
+        assert_eq!(status.last_error_at, Some(at(7)));
 
         status.progress = Some(Progress { since: Moment::default(), done: 0, total: None });
         status.count_progress();

@@ -197,6 +197,9 @@ pub(super) struct Page {
     pub is_live: bool,
 }
 
+/// The id of the part with critical problems.
+const CRITICAL: &str = "critical";
+
 /// A part of a page, sent again when it changes.
 #[derive(Debug)]
 pub(super) struct Part {
@@ -209,6 +212,12 @@ impl Page {
     /// A page that changes while it is open.
     fn live(screen: Screen, title: impl Into<String>, parts: Vec<Part>) -> Self {
         Self { title: title.into(), screen: Some(screen), parts, is_live: true }
+    }
+
+    /// Adds what is suspended above everything but critical problems.
+    pub(super) fn insert_suspended(&mut self, suspended: Part) {
+        let critical = self.parts.iter().position(|part| part.id == CRITICAL);
+        self.parts.insert(critical.map_or(0, |at| at + 1), suspended);
     }
 
     /// A page that does not change while it is open.

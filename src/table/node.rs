@@ -189,8 +189,10 @@ pub struct VolumeUsage {
 /// The state of smoosh on a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum NodeSmoosh {
-    /// Not queried yet, or the node has no direct address.
+    /// Not queried yet, or the node did not answer.
     #[default]
+    NotRead,
+    /// The node has no direct address.
     NoDirectAddress,
     /// The server is older than 3.4 and does not report smoosh over HTTP.
     Unsupported,

@@ -232,9 +232,10 @@ async fn nodes_get_only_requests_their_version_supports() {
         let seen = node(&plan, name);
         let smoosh = match &seen.smoosh {
             NodeSmoosh::Channels(channels) => Ok(channels.len()),
-            NodeSmoosh::NoDirectAddress | NodeSmoosh::Unsupported | NodeSmoosh::Failed => {
-                Err(seen.smoosh.clone())
-            }
+            NodeSmoosh::NotRead
+            | NodeSmoosh::NoDirectAddress
+            | NodeSmoosh::Unsupported
+            | NodeSmoosh::Failed => Err(seen.smoosh.clone()),
         };
         (
             seen.is_up,
@@ -252,6 +253,20 @@ async fn nodes_get_only_requests_their_version_supports() {
         assert_eq!(asked.path, "/_node/_local/_smoosh/status");
     }
     assert_eq!(rig.errors(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn smoosh_of_a_silent_node_is_not_read_and_its_address_stays_known() {
+    let mut rig = Rig::new(nodes().with(small("app", 10)), ON_DEMAND);
+    for down in [false, true] {
+        if down {
+            rig.cluster.faults().down(B);
+        }
+        let plan = rig.sweep().await;
+        let seen = node(&plan, B);
+        assert_eq!((seen.is_up, seen.own_address.found().is_some()), (Some(!down), true));
+        assert_eq!(seen.smoosh == NodeSmoosh::NotRead, down, "{:?}", seen.smoosh);
+    }
 }
 
 #[tokio::test(start_paused = true)]

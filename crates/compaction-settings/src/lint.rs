@@ -146,6 +146,7 @@ pub(crate) fn defaults(channels: &[SmooshChannel], rules: Rules, findings: &mut 
         if names.is_empty() || value == documented {
             continue;
         }
+        let value = order::in_unit(Some(priority), value);
         let message = format!(
             "min_priority is missing in {}: CouchDB {rules} uses more than {value}, although its configuration reference says at least {shown}",
             names.join(", ")

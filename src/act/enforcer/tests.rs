@@ -31,6 +31,7 @@ fn start(design: Option<&str>, shard: Option<&str>) -> PlannedStart {
         request: CompactionRequest { method: http::Method::POST, path: String::new() },
         file_bytes: None,
         gain_bytes: None,
+        caught_up_bytes: 0,
         rewrite_bytes: None,
         peak_bytes: 0,
         duration: None,

@@ -57,8 +57,10 @@ pub(super) struct RunningBuild {
 /// Start of an index's lag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LagStart {
-    /// Since when it lags without an indexer.
+    /// Since when it lags and nothing has brought it forward.
     pub(super) since: Moment,
+    /// What the grace period counts from: as `since`, or when an indexer or a build last ended.
+    pub(super) grace_from: Moment,
     indexed_seq: u64,
 }
 
@@ -200,11 +202,12 @@ impl BuildHistory {
         if lag.pending == 0 {
             (entry.lag, entry.failed, entry.backoff_until) = (None, None, None);
         } else {
-            let start = entry
-                .lag
-                .get_or_insert(LagStart { since: lag.measured_at, indexed_seq: lag.indexed_seq });
-            if is_indexing || lag.indexed_seq > start.indexed_seq {
-                *start = LagStart { since: now, indexed_seq: lag.indexed_seq };
+            let from = |since| LagStart { since, grace_from: since, indexed_seq: lag.indexed_seq };
+            let start = entry.lag.get_or_insert_with(|| from(lag.measured_at));
+            if lag.indexed_seq > start.indexed_seq {
+                *start = from(now);
+            } else if is_indexing {
+                start.grace_from = now;
             }
         }
     }
@@ -358,7 +361,7 @@ impl IndexHistory {
             }
         }
         if let Some(lag) = &mut self.lag {
-            lag.since = now;
+            lag.grace_from = now;
         }
     }
 

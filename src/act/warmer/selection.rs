@@ -160,7 +160,7 @@ pub struct LaggingIndex {
     /// Least number of sequences not indexed: for a view, often those of one range, as only one of
     /// its files is read. `None` if it is unknown whether it lags.
     pub pending: Option<u64>,
-    /// Since when it has lagged without an indexer.
+    /// Since when it has lagged and nothing has brought it forward.
     pub lagging_since: Option<Moment>,
     /// Since when neither its indexers nor requested builds have made progress.
     pub stalled_since: Option<Moment>,
@@ -260,9 +260,7 @@ impl Selector<'_> {
             class,
             status,
             pending: (!lag.may_be_current).then_some(lag.pending),
-            // A failed build restarts the time that the grace period counts.
-            lagging_since: (history.and_then(|history| history.lag))
-                .map(|lag| failed.as_ref().map_or(lag.since, |it| it.since.min(lag.since))),
+            lagging_since: history.and_then(|history| history.lag).map(|lag| lag.since),
             stalled_since: silent_since.or_else(|| failed.as_ref().map(|it| it.since)),
             failed,
             ..LaggingIndex::unmeasured(target)
@@ -350,7 +348,7 @@ fn refusal(
     if entry.and_then(|entry| entry.backoff_until).is_some_and(|until| until > now) {
         return Some(BuildRefusal::CoolDown);
     }
-    let since = entry.and_then(|entry| entry.lag).map_or(lag.measured_at, |lag| lag.since);
+    let since = entry.and_then(|entry| entry.lag).map_or(lag.measured_at, |lag| lag.grace_from);
     if since.age(now) < settings.grace {
         return Some(BuildRefusal::Grace);
     }

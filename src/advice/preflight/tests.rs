@@ -278,6 +278,25 @@ fn replaced(shared: bool) -> Preflight {
     asked(cluster, &document(BY_DAY), &PresentDesign::Known(Box::new(present)))
 }
 
+/// After freeing space, if that is needed: nothing else can be done before the document is there.
+#[test]
+fn remedy_begins_with_saving_the_document() {
+    for (free, automatic, before, when) in [
+        (20 * GIB, true, 0, "CouchDB builds its index at once."),
+        (20 * GIB, false, 0, "CouchDB builds its index at the first query."),
+        (100 * MIB, true, 1, "CouchDB builds its index at once."),
+    ] {
+        let mut cluster = cluster();
+        cluster.add_index(&index("_design/one", 1, 100, 1));
+        cluster.set_free_space(&[("a", Some(free)), ("b", Some(free))]);
+        let design = DesignDocument { is_updated_automatically: automatic, ..document(BY_DAY) };
+        let found = asked(cluster, &design, &PresentDesign::Absent);
+        let says: Vec<_> = found.remedy.iter().map(|step| step.says.as_str()).collect();
+        let expected = format!("Save the document as _design/by_day in orders; {when}");
+        assert_eq!(says.get(before), Some(&&*expected), "{says:?}");
+    }
+}
+
 #[test]
 fn the_old_index_stays_beside_the_new_one_until_a_cleanup() {
     let found = replaced(false);

@@ -52,10 +52,13 @@ impl Events {
 
 /// Sequence number, time, type, and description of an event.
 pub(in crate::cli) fn event_cells(row: &EventLine) -> [String; 4] {
-    let of = match (row.target.as_ref().or(row.db.as_ref()), &row.scope) {
+    let of = match (row.about_target().or(row.db.as_deref()), row.scope.as_ref()) {
         (Some(target), _) => named(target, row.ddoc.as_deref()) + &row.others(),
         (None, Some(scope)) => printable(scope),
-        (None, None) => row.node.as_deref().map(printable).unwrap_or_default(),
+        (None, None) => {
+            let of = row.subject.as_deref().or(row.node.as_deref());
+            of.map(printable).unwrap_or_default()
+        }
     };
     let more = printable(&row.details());
     [
@@ -87,6 +90,24 @@ mod tests {
         let named = |node| named(&id(node), None);
         assert_eq!(named("couchdb@a.example"), "orders 00-7f on a.example");
         assert_eq!(named("node1@127.0.0.1"), "orders 00-7f on node1@127.0.0.1");
+    }
+
+    #[test]
+    fn recommendation_names_its_target_as_other_events_do() {
+        let of = |subject: &str| {
+            let subject = Some(subject.to_owned());
+            let code = Some("orphan_shards".to_owned());
+            let line = EventLine {
+                event_type: "advice_given".into(),
+                subject,
+                code,
+                ..EventLine::default()
+            };
+            event_cells(&line)[3].clone()
+        };
+        let shard = "db:couchdb@a.example/shards%2F00000000-7fffffff%2Forders.17";
+        assert_eq!(of(shard), "orders 00-7f on a.example: orphan_shards");
+        assert_eq!(of("limits.per_node"), "limits.per_node: orphan_shards");
     }
 
     #[test]

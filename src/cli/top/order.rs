@@ -183,3 +183,32 @@ fn scope_line(chosen: &str, all: &[String]) -> String {
         false => format!("scope   {chosen}; Tab changes it: {}", others.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::fixture, *};
+
+    #[test]
+    fn effect_says_why_its_numbers_differ_from_those_of_the_target() {
+        let start = fixture::start();
+        let shown = |start: &StartLine| {
+            let effect = effect_of_start(start);
+            let of = |title| effect.iter().find(|(it, _)| *it == title).unwrap().1.clone();
+            [of("frees"), of("writes")]
+        };
+        assert_eq!(shown(&start), ["15.0 GiB", "5.0 GiB"]);
+        let little = StartLine { caught_up_bytes: 1 << 10, ..start.clone() };
+        assert_eq!(shown(&little), ["15.0 GiB", "5.0 GiB"], "nobody sees a difference");
+        let grows = StartLine { caught_up_bytes: 1 << 30, ..start.clone() };
+        assert_eq!(
+            shown(&grows),
+            [
+                "15.0 GiB: 16.0 GiB reclaimable, less 1.0 GiB of waste written while it runs",
+                "5.0 GiB, with that waste"
+            ]
+        );
+        let place = format!(" in the copy on {}", start.node);
+        let one_copy = StartLine { copies: 3, ..start };
+        assert_eq!(shown(&one_copy), ["15.0 GiB", "5.0 GiB"].map(|it| it.to_owned() + &place));
+    }
+}

@@ -9,7 +9,10 @@ use crate::{
     jobs::{BusyPeriod, JobKey, JobKind, TargetConstraints},
     model::{
         channel::Mode,
-        records::{Backoff, LeftOut, Run, RunEnding, RunScope, Runs, Suspension},
+        records::{
+            Backoff, LeftOut, Run, RunEnding, RunScope, Runs, Suspension, SuspensionScope,
+            Suspensions,
+        },
     },
 };
 use std::time::Duration;
@@ -209,6 +212,25 @@ fn run_leaves_out_members_of_channels_that_only_advise() {
         channels.list.iter_mut().for_each(|channel| channel.mode = Mode::Advise);
     });
     assert_eq!(counted(&plan), (0, 0, 2));
+}
+
+/// Also before the run exists, so that no plan has its orders: the answer to the order says it.
+#[test]
+fn forced_run_waits_for_a_closed_gate_before_its_turn() {
+    for (suspended, reason) in
+        [(true, RefusalReason::Suspended), (false, RefusalReason::ChannelLimit)]
+    {
+        let (mut draft, _) = three();
+        let mut history = TargetConstraints::default();
+        if suspended {
+            let all = Suspension { since: at(NOW - 3), by: None, why: None };
+            history.suspensions = Suspensions([(SuspensionScope::All, all)].into());
+        }
+        let plan = of(&mut draft, history, enforcing(), |_| {});
+        let run = forced(run(database("lean")));
+        let members: Vec<Member> = plan.run_members(SUPPOSED_RUN, &run).map(|(_, it)| it).collect();
+        assert_eq!(members, [Member::Waits(reason)]);
+    }
 }
 
 #[test]

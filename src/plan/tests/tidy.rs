@@ -5,7 +5,7 @@ use crate::{
     jobs::{Job, JobKey, JobKind, JobPhase, Jobs},
     model::{records::JobOwner, settings::work::EnforceViews},
     plan::disk::{Disks, Volume, VolumeSpace},
-    table::{ShardMapEntry, View, ViewCopies},
+    table::{PartSums, ShardMapEntry, View, ViewCopies},
 };
 use couchdb_names::{Range, Signature};
 use std::collections::BTreeSet;
@@ -204,6 +204,67 @@ fn peak_of_a_view_counts_all_its_files_on_a_node() {
     let plan = plan_of(&mut draft, &conditions, &Arc::new(wide));
     let start = plan.start(ix).expect("it starts");
     assert_eq!((start.peak_bytes, start.file_bytes), (80 * MIB, Some(800 * MIB)));
+}
+
+/// Files of a view differ, so one of them times their number is not what its pages show.
+#[test]
+fn start_has_the_numbers_of_its_target() {
+    let mut draft = Draft::new(5);
+    let node = member(&mut draft, NODE);
+    let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".1" });
+    for range in [Range { from: 0, to: 9 }, Range { from: 10, to: u32::MAX }] {
+        let ix = draft.get_or_add_shard(node, db, Some(range));
+        draft.set_facts(ix, facts(MIB, MIB, 100));
+    }
+    let view = View {
+        signature: Signature([7; 16]),
+        designs: ["_design/v".into()].into(),
+        language: "javascript".into(),
+        part_sums: PartSums {
+            count: 2,
+            file_bytes: 150 * MIB,
+            active_bytes: 15 * MIB,
+            predicted_bytes: 14 * MIB,
+            reclaimable_bytes: 136 * MIB,
+            ..PartSums::default()
+        },
+        ..View::default()
+    };
+    let ix = draft.add_view(db, view);
+    draft.set_shard_map(db, ShardMapEntry { ranges: 2, copies: 2 }, &[ix]);
+    // A growing file, so that the compaction has waste to catch up with.
+    for (file, active, measured) in [(100, 10, 100), (101, 10, 700), (102, 10, 1_300)] {
+        draft.set_facts(ix, facts(file * MIB, active * MIB, measured));
+    }
+    let conditions = |remaining: Option<u64>| {
+        let constraints = TargetConstraints {
+            rewrite_bytes_per_second: Some(1e6),
+            remaining_bytes: remaining.map(|bytes| (ix, bytes)).into_iter().collect(),
+            ..TargetConstraints::default()
+        };
+        Conditions { constraints: Arc::new(constraints), ..Conditions::default() }
+    };
+    let all_views = Arc::new(Rules { views: EnforceViews::All, ..(*rules()).clone() });
+    for remaining in [None, Some(20 * MIB)] {
+        let snapshot = draft.publish(at(1_400));
+        let mut queues = Queues::new(Arc::default());
+        queues.apply_snapshot(&snapshot, at(1_400));
+        let plan = queues.make_plan(&snapshot, &conditions(remaining), &all_views, at(1_400));
+        let target = plan.snapshot.target(ix).unwrap();
+        let start = plan.start(ix).expect("it starts");
+        assert_eq!(start.caught_up_bytes > 0, remaining.is_none(), "learned sizes include it");
+        assert_eq!(start.file_bytes, target.file_bytes());
+        assert_eq!(
+            start.gain_bytes.map(|it| it + start.caught_up_bytes),
+            target.reclaimable_bytes()
+        );
+        assert_eq!(
+            start.rewrite_bytes.map(|it| it - start.caught_up_bytes),
+            target.predicted_bytes()
+        );
+        let ordered = &plan.starts_if_ordered(target)[0];
+        assert_eq!(ordered.gain_bytes, start.gain_bytes);
+    }
 }
 
 /// Each row: MiB of the copies on three nodes, the nodes that a round has compacted, the node that starts, and

@@ -77,7 +77,7 @@ fn list(events: &[EventLine], now: Moment, of: Option<&str>) -> Markup {
 fn about(event: &EventLine, of: Option<&str>) -> Markup {
     html! {
         @if let Some(of) = of.filter(|_| event.targets.is_some()) { (name(of)) }
-        @else if let Some(target) = &event.target { (id_link(target, event.ddoc.as_deref())) }
+        @else if let Some(target) = event.about_target() { (id_link(target, event.ddoc.as_deref())) }
         @else if let Some(db) = &event.db { (super::cells::database_link(db)) }
         @else if let Some(scope) = &event.scope { (name(scope)) }
         @else if let Some(subject) = &event.subject { (name(subject)) }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     model::{rounding::to_bytes, share::Share},
-    plan::RefusalReason,
+    plan::{RefusalClass, RefusalReason},
     serve::report::{
         DiskLine, GateLine, NodeLine, Planned, PressureLine, SmooshChannelLine, Status,
         columns::Cell,
@@ -20,7 +20,7 @@ use wall_clock::Moment;
 /// The page at `/nodes`.
 pub(in crate::serve) fn nodes(status: &Status, planned: &Planned, now: Moment) -> Page {
     let parts = vec![
-        Part::new("list", table(status, now)),
+        Part::new("list", table(status, planned, now)),
         Part::new("gates", gates(planned, now)),
         Part::new("pressure", pressure(status)),
         Part::new("smoosh", smoosh(status)),
@@ -32,7 +32,7 @@ pub(in crate::serve) fn nodes(status: &Status, planned: &Planned, now: Moment) -
     Page::live(Screen::Nodes, "Nodes", parts)
 }
 
-fn table(status: &Status, now: Moment) -> Markup {
+fn table(status: &Status, planned: &Planned, now: Moment) -> Markup {
     // A single node is always asked at the address that was given.
     let has_several = status.nodes.len() > 1;
     html! {
@@ -45,7 +45,7 @@ fn table(status: &Status, now: Moment) -> Markup {
                 td.rest { @match &node.last_success { Some(at) => { (ago(at, now)) } None => { (unknown()) } } }
                 td.rest { (node.smoosh_says()) (work(&node.smoosh_channels)) }
                 @if has_several { td.rest { @if node.own_address { "yes" } @else { "no" } } }
-                td { (suspend_or_resume(&status.suspensions, &node.node, None)) }
+                td { (held_back(planned, &node.node)) (suspend_or_resume(&status.suspensions, &node.node, None)) }
             } } }
         } }
         @if status.nodes.iter().any(|node| !node.findings.is_empty()) {
@@ -57,6 +57,23 @@ fn table(status: &Status, now: Moment) -> Markup {
             @match entry.up { Some(true) => { span.good { "answers" } } Some(false) => { span.bad { "does not answer" } } None => { span.quiet { "not asked yet" } } }
             @if let Some(problem) = &entry.problem { ": " (with_code(problem)) }
         } } }
+    }
+}
+
+/// The closed gates of a node that do not open as jobs end; a suspension has its own words.
+fn held_back(planned: &Planned, node: &str) -> Markup {
+    let is_shown = |gate: &&GateLine| {
+        let reason = RefusalReason::from_label(&gate.gate);
+        gate.node == node
+            && reason.is_some_and(|reason| {
+                reason.class() != RefusalClass::InLine
+                    && !matches!(reason, RefusalReason::Mode | RefusalReason::Suspended)
+            })
+    };
+    html! {
+        @for gate in planned.gates_of_nodes().filter(is_shown) {
+            span.warn { "held back: " a href={ "docs/why.html#" (gate.gate) } { (words(&gate.gate)) } } " "
+        }
     }
 }
 

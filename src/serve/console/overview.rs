@@ -1,7 +1,7 @@
 //! The first page: problems, space, running jobs, next starts.
 
 use super::{
-    Page, Part, Screen,
+    CRITICAL, Page, Part, Screen,
     cells::{ago, bytes, count, link, name, with_code},
     chart::{self, Segment},
     queue::{all_starts, starts, why_not},
@@ -43,8 +43,10 @@ pub(in crate::serve) struct OverviewAnswers {
 
 /// The page at `/`.
 pub(in crate::serve) fn overview(answers: &OverviewAnswers) -> Page {
+    let [critical, wrong] = concerns(answers);
     let parts = vec![
-        Part::new("wrong", wrong(answers)),
+        Part::new(CRITICAL, critical),
+        Part::new("wrong", wrong),
         Part::new("sums", sums(answers)),
         Part::new("volumes", volumes(answers)),
         Part::new("running", running(answers)),
@@ -57,19 +59,20 @@ pub(in crate::serve) fn overview(answers: &OverviewAnswers) -> Page {
     Page::live(Screen::Overview, "Overview", parts)
 }
 
-/// The problems, worst first, or the sentence that there are none.
-fn wrong(answers: &OverviewAnswers) -> Markup {
+/// The critical problems, and the others or the sentence that there are none.
+fn concerns(answers: &OverviewAnswers) -> [Markup; 2] {
     let OverviewAnswers { status, space, planned, advice, .. } = answers;
     let concerns = status.all_concerns(space, planned, advice);
     let fine = status.all_clear().filter(|_| concerns.is_empty());
     let (worst, others): (Vec<_>, Vec<_>) =
         concerns.iter().take(WRONG).partition(|concern| concern.is_critical);
-    html! {
-        @for concern in worst { p.banner.worst { (line(concern)) } }
+    let critical = html! { @for concern in worst { p.banner.worst { (line(concern)) } } };
+    let wrong = html! {
         @for concern in others { p.banner { (line(concern)) } }
         @if let more @ 1.. = concerns.len().saturating_sub(WRONG) { p.quiet { (count(more)) " more: see " a href="nodes" { "nodes" } ", " a href="advice" { "advice" } " and " a href="status" { "status" } "." } }
         @if let Some(fine) = fine { p.banner.fine { (fine) } }
-    }
+    };
+    [critical, wrong]
 }
 
 fn line(concern: &Concern) -> Markup {

@@ -13,7 +13,7 @@ pub(in crate::serve) fn status(status: &Status, now: Moment) -> Page {
     let parts = vec![
         Part::new("process", process(status)),
         Part::new("sweep", sweep(status, now)),
-        Part::new("errors", errors(status)),
+        Part::new("errors", errors(status, now)),
     ];
     Page::live(Screen::Status, "Status", parts)
 }
@@ -58,11 +58,11 @@ fn sweep(status: &Status, now: Moment) -> Markup {
     }
 }
 
-fn errors(status: &Status) -> Markup {
+fn errors(status: &Status, now: Moment) -> Markup {
     html! {
         h2 { "What could not be read since the start" }
         @if status.errors.is_empty() { p.quiet { "Nothing failed." } } @else {
-            @if let Some(last) = &status.last_error { p { "The last: " (with_code(last)) } }
+            @if let Some(last) = &status.last_error { p { "The last" @if let Some(at) = &status.last_error_at { ", " (ago(at, now)) } ": " (with_code(last)) } }
             div.wide tabindex="0" role="region" aria-label="Errors" { table {
                 thead { tr { th { "node" } th { "why" } th.n { "count" } } }
                 tbody { @for line in &status.errors { tr { td { (name(&line.node)) } td { (words(&line.reason)) } td.n { (count(line.count)) } } } }

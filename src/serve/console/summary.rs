@@ -16,7 +16,7 @@ pub(crate) fn report_document(report: &Report) -> String {
                 title { (title) }
                 style { (PreEscaped(style)) }
             }
-            body {
+            body.report {
                 main {
                     h1 { (title) }
                     @for block in report.blocks() { (written(&block)) }

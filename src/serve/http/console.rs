@@ -206,11 +206,11 @@ pub(super) async fn asset(
     }
 }
 
-/// The page of a path and query, below what is suspended.
+/// The page of a path and query, with what is suspended.
 async fn gather(state: &AppState, uri: &Uri) -> Result<Page, ApiError> {
     let mut page = own_page(state, uri).await?;
     let suspensions = SuspensionLine::all(&state.plan.borrow());
-    page.parts.insert(0, console::suspended(&suspensions));
+    page.insert_suspended(console::suspended(&suspensions));
     Ok(page)
 }
 

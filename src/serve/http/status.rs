@@ -100,6 +100,7 @@ pub(super) fn status_of(state: &AppState, plan: &Plan) -> Status {
         sweep: Sweep::from(&*status),
         errors: ReadErrors::all(&status),
         last_error: status.last_error.clone(),
+        last_error_at: status.last_error_at.map(Moment::rfc3339),
         problem: status.problem.clone(),
         unread_shards: status.unread_shards.clone(),
         absent_shards: status.absent_shards.clone(),

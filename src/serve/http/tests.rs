@@ -259,6 +259,7 @@ impl Surface {
             last_success: Some(NOW),
             errors: [(("couchdb@b".into(), "connect"), 2)].into(),
             last_error: Some("could not ask couchdb@b".to_owned()),
+            last_error_at: Some(Moment::from_unix(NOW.unix() - 60)),
             ..ScanStatus::default()
         };
         let (status, status_rx) = watch::channel(Arc::new(status));

@@ -124,7 +124,9 @@ impl Status {
         }
         let failed = self.sweep.last_success != self.sweep.last_end && self.unread_shards.is_none();
         if let (true, Some(last)) = (failed, &self.last_error) {
-            push(format!("The last sweep was incomplete. The last error: {last}"));
+            let of =
+                self.last_error_at.as_ref().map_or_else(String::new, |at| format!(", of {at}"));
+            push(format!("The last sweep was incomplete. The last error{of}: {last}"));
         }
         out
     }

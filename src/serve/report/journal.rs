@@ -483,6 +483,12 @@ impl EventLine {
         event_type_in_words(&self.event_type)
     }
 
+    /// The id of the event's target, also if it is what a recommendation is about.
+    pub fn about_target(&self) -> Option<&str> {
+        let is_id = |text: &&String| text.parse::<TargetId>().is_ok();
+        self.target.as_ref().or_else(|| self.subject.as_ref().filter(is_id)).map(String::as_str)
+    }
+
     /// The run that the event is about, the scope if it is everything, and the progress.
     pub fn run_in_words(&self) -> Option<String> {
         let covers = if self.db.is_none() && self.node.is_none() { " over everything" } else { "" };
@@ -509,7 +515,6 @@ impl EventLine {
         let details = [
             self.run_in_words(),
             word(&self.code),
-            word(&self.subject),
             self.until.as_deref().map(|until| format!("until {until}")),
             self.by.as_deref().map(|by| format!("by {by}")),
             channel,
@@ -697,5 +702,6 @@ mod tests {
             (&*line.event_type, &*line.type_in_words()),
             ("advice_given", "new recommendation")
         );
+        assert_eq!((line.details().as_str(), line.about_target()), ("c", None));
     }
 }

@@ -39,7 +39,7 @@ pub struct NodeLine {
     pub findings: Vec<Word>,
     /// When all of the node's targets were last read without a failure.
     pub last_success: Option<String>,
-    /// What is known of the node's smoosh: `no_direct_address`, `not_offered`, `failed` or `up`.
+    /// What is known of the node's smoosh: `not_read`, `no_direct_address`, `not_offered`, `failed` or `up`.
     #[schemars(with = "vocabulary::Smoosh")]
     pub smoosh: Word,
     /// The channels of the node's smoosh; empty if they are not known.
@@ -59,7 +59,7 @@ impl NodeLine {
     /// The state of the node's own smoosh, in words.
     pub fn smoosh_says(&self) -> &str {
         match &*self.smoosh {
-            "no_direct_address" if self.own_address => "not read yet",
+            "not_read" => "not read",
             "no_direct_address" => "no direct address",
             "not_offered" => "needs CouchDB 3.4",
             other => other,
@@ -81,6 +81,7 @@ impl NodeLine {
             findings: findings(node, plan.conditions.pressures.nodes.get(&at)),
             last_success: node.last_success.map(Moment::rfc3339),
             smoosh: Word::Borrowed(match node.smoosh {
+                NodeSmoosh::NotRead => "not_read",
                 NodeSmoosh::NoDirectAddress => "no_direct_address",
                 NodeSmoosh::Unsupported => "not_offered",
                 NodeSmoosh::Failed => "failed",

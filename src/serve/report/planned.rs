@@ -12,7 +12,7 @@ use crate::{
     model::target::CLUSTER_NODE,
     plan::{Decision, Plan, PlannedStart, Refusal, RefusalClass, RefusalReason},
     table::{NodeIx, TargetIx, TargetRef},
-    text::Label,
+    text::{Label, size::format_size},
 };
 use couchdb_client::Address;
 use hashbrown::HashSet;
@@ -94,6 +94,9 @@ pub struct StartLine {
     pub range: Option<String>,
     /// The shard file's name; null unless exactly one file is compacted.
     pub name: Option<String>,
+    /// Number of files that the target has; a request may be for one copy of a view.
+    #[serde(default)]
+    pub copies: u32,
     /// The design document that the request names; null for other requests.
     pub ddoc: Option<String>,
     /// The channel that takes it.
@@ -112,6 +115,10 @@ pub struct StartLine {
     pub file_bytes: Option<u64>,
     /// Bytes that the compaction is predicted to free.
     pub gain_bytes: Option<u64>,
+    /// Bytes of waste that others are predicted to write while it runs, and that it leaves; `gain_bytes` is
+    /// what is reclaimable now, less these.
+    #[serde(default)]
+    pub caught_up_bytes: u64,
     /// Bytes that the compaction is predicted to write.
     pub rewrite_bytes: Option<u64>,
     /// Bytes that the compaction needs at its peak, besides the old files.
@@ -348,9 +355,37 @@ fn address(plan: &Plan, node: NodeIx) -> Option<&str> {
 impl StartLine {
     /// What it frees and what it costs.
     pub(crate) fn effect(&self) -> [(&'static str, Cell); 4] {
+        // The numbers of a view with one range are those of one copy, whereas its page has all.
+        let is_one_copy = self.copies > 1 && self.name.is_some();
+        let place =
+            if is_one_copy { format!(" in the copy on {}", self.node) } else { String::new() };
+        let (caught_up, size) = (self.caught_up_bytes, |bytes| format_size(bytes).to_string());
+        let differs = |bytes: Option<u64>, other: fn(u64, u64) -> u64| {
+            bytes.is_some_and(|it| size(it) != size(other(it, caught_up)))
+        };
+        // Pages show what is reclaimable now, so a number that differs says why.
+        let [less, with] = if differs(self.gain_bytes, u64::saturating_add)
+            || differs(self.rewrite_bytes, u64::saturating_sub)
+        {
+            let now = self.gain_bytes.map_or(0, |it| it.saturating_add(caught_up));
+            [
+                format!(
+                    ": {} reclaimable, less {} of waste written while it runs",
+                    size(now),
+                    size(caught_up)
+                ),
+                ", with that waste".to_owned(),
+            ]
+        } else {
+            [String::new(), String::new()]
+        };
+        let cell = |bytes: Option<u64>, note: &str| match [&*place, note].concat() {
+            note if note.is_empty() => Cell::bytes(bytes),
+            note => Cell::bytes(bytes).and(Cell::from(note)),
+        };
         [
-            ("frees", Cell::bytes(self.gain_bytes)),
-            ("writes", Cell::bytes(self.rewrite_bytes)),
+            ("frees", cell(self.gain_bytes, &less)),
+            ("writes", cell(self.rewrite_bytes, &with)),
             ("needs", Cell::bytes(self.peak_bytes).and(Cell::words(" more at its peak"))),
             ("takes", Cell::seconds(self.duration_seconds)),
         ]
@@ -368,6 +403,7 @@ impl StartLine {
             db: target.db_name().db.to_owned(),
             range: target.range().map(|range| range.to_string()),
             name: start.shard.as_deref().map(str::to_owned),
+            copies: target.file_count(),
             ddoc: start.design.as_deref().map(str::to_owned),
             channel: channel.name.to_string(),
             ordered_by: start.order.as_ref().map(|ordered| ordered.by.clone()),
@@ -377,6 +413,7 @@ impl StartLine {
             url: address(plan, start.node).map(|at| [at, &start.request.path].concat()),
             file_bytes: start.file_bytes,
             gain_bytes: start.gain_bytes,
+            caught_up_bytes: start.caught_up_bytes,
             rewrite_bytes: start.rewrite_bytes,
             peak_bytes: start.peak_bytes,
             duration_seconds: start.duration.map(|span| span.as_secs_f64()),

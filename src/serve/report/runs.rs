@@ -9,12 +9,12 @@ use super::{
 };
 use crate::{
     model::records::{LeftOut, LeftOutMember, Run, RunScope},
-    plan::{Member, Plan, RefusalReason, RunProgress, SUPPOSED_RUN},
+    plan::{Member, Plan, RefusalClass, RefusalReason, RunProgress, SUPPOSED_RUN},
     text::{Label, counted, duration, size::format_size_short},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 /// Maximum number of requests in the answer to an order that is refused in advise mode.
 const MAX_REQUESTS: usize = 1_000;
@@ -87,6 +87,22 @@ pub fn left_out_says(group: &LeftOut) -> String {
 /// How far a run is in a plan, with sentences.
 pub fn run_progress(plan: &Plan, number: u64, run: &Run) -> RunProgress {
     plan.run_progress(number, run, |target, refusal| Some(why(plan, target, refusal)))
+}
+
+/// The members of a run that wait for what someone must end first, however few they are: a turn comes to
+/// nobody while a gate is closed.
+fn first_to_end(waiting: &BTreeMap<RefusalReason, LeftOut>) -> Option<&LeftOut> {
+    let order = |reason: &RefusalReason| match reason.class() {
+        RefusalClass::Held => 0,
+        RefusalClass::InLine => 2,
+        RefusalClass::Never
+        | RefusalClass::NotBefore
+        | RefusalClass::Lacks
+        | RefusalClass::Busy => 1,
+    };
+    let first =
+        waiting.iter().min_by_key(|(reason, group)| (order(reason), Reverse(group.members)));
+    first.map(|(_, group)| group)
 }
 
 impl RunList {
@@ -169,8 +185,8 @@ impl RunLine {
             (None, None) => ("running", None),
         };
         let is_waiting = progress.running + progress.starting == 0 && run.is_active();
-        let first = progress.waiting.values().max_by_key(|group| group.members);
-        let first = first.filter(|_| is_waiting).and_then(|group| group.examples.first());
+        let first = first_to_end(&progress.waiting).filter(|_| is_waiting);
+        let first = first.and_then(|group| group.examples.first());
         let end = run.ended.as_ref();
         let members = run.done() + progress.remaining();
         let mut line = Self {
@@ -288,4 +304,29 @@ pub fn requests_of_run(plan: &Plan, run: &Run) -> (Vec<String>, u64) {
         targets += 1;
     }
     (requests, targets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_names_what_must_end_first() {
+        use RefusalReason::{ChannelLimit, Maintenance, Suspended, Window};
+        for (waiting, expected) in [
+            (&[(ChannelLimit, 9), (Suspended, 1)][..], Suspended),
+            (&[(Suspended, 1), (Maintenance, 3)], Maintenance),
+            (&[(Suspended, 3), (Maintenance, 3), (Window, 5)], Suspended),
+            (&[(Window, 1), (ChannelLimit, 9)], Window),
+            (&[(ChannelLimit, 9)], ChannelLimit),
+        ] {
+            let group = |(reason, members): &(RefusalReason, u64)| {
+                let label = reason.label().to_owned();
+                (*reason, LeftOut { reason: label, members: *members, examples: Vec::new() })
+            };
+            let waiting = waiting.iter().map(group).collect();
+            let first = first_to_end(&waiting).map(|group| group.reason.as_str());
+            assert_eq!(first, Some(expected.label()), "{waiting:?}");
+        }
+    }
 }

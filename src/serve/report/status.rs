@@ -51,6 +51,9 @@ pub struct Status {
     pub errors: Vec<ReadErrors>,
     /// The last failed read, in a sentence.
     pub last_error: Option<String>,
+    /// When the last failed read was observed; it stays here after a recovery.
+    #[serde(default)]
+    pub last_error_at: Option<String>,
     /// Why nothing can be read at all; null if something can.
     pub problem: Option<String>,
     /// Why many shards could not be read in the last sweep; null if they could.

@@ -84,7 +84,7 @@ vocabularies! {
     /// What makes the numbers of a start uncertain.
     Caveat: plan::Caveat::labels();
     /// What is known of CouchDB's own compaction daemon on a node.
-    Smoosh: ["no_direct_address", "not_offered", "failed", "up"];
+    Smoosh: ["not_read", "no_direct_address", "not_offered", "failed", "up"];
     /// Whose settings are used: the cluster's, or the defaults of CouchDB's code.
     SmooshSettings: ["cluster", "defaults"];
     /// How the waste compares with smoosh's: within a tenth, the nearest found, more with every horizon,

@@ -3,7 +3,7 @@
 use super::{suspension, title};
 use crate::{
     model::{
-        channel::Channel,
+        channel::{Channel, Mode},
         records::{Backoff, JournalFailure, SuspensionScope},
         rounding::to_bytes,
         target::TargetKind,
@@ -32,13 +32,15 @@ pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
 
 /// The sentence for the reason of a refusal.
 fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
-    let channel = plan.start_channel(target);
+    let channel = plan.possible_channel(target);
     let name = channel.map_or("no channel", |channel| &channel.name);
     let (value, limit) = (refusal.value, refusal.limit);
     match refusal.reason {
-        RefusalReason::Mode => match channel {
-            Some(_) => format!("channel {name} only advises; set mode: enforce to let it start"),
-            None => "recliner only advises; set mode: enforce to let it start".to_owned(),
+        RefusalReason::Mode => match plan.rules.mode {
+            Mode::Advise => "recliner only advises; set mode: enforce to let it start".to_owned(),
+            Mode::Enforce => {
+                format!("channel {name} only advises; set mode: enforce to let it start")
+            }
         },
         RefusalReason::Suspended => suspended(plan, target, name),
         RefusalReason::Journal => journal(plan),

@@ -106,9 +106,12 @@ impl HttpSource {
         let smoosh = if up.is_ok() {
             self.smoosh(&node, build.as_ref().map(Build::version)).await
         } else {
-            NodeSmoosh::NoDirectAddress
+            NodeSmoosh::NotRead
         };
         let own_address = self.client.access(&node).own;
+        // The address may be proved right after the request for smoosh was held back for lack of it.
+        let is_late = smoosh == NodeSmoosh::NoDirectAddress && own_address.found().is_some();
+        let smoosh = if is_late { NodeSmoosh::NotRead } else { smoosh };
         Observation::Node(NodeAnswer { node, up, build, own_address, smoosh })
     }
 

@@ -136,6 +136,43 @@ const HIDDEN_NAMES: &str = "
         .slice(0, 5)
         .map((it) => it.textContent.slice(0, 60));";
 
+/// A table of the console in a page of its own: its class, its head and a row.
+fn alone(class: &str, head: &str, row: &str) -> String {
+    let style = include_str!("../../../src/serve/console/assets/console.css");
+    format!(
+        "<!DOCTYPE html><html><head><style>{style}</style></head><body class='{class}'><main>
+         <div class='wide'><table><thead><tr>{head}</tr></thead><tbody><tr>{row}</tr></tbody></table></div></main></body></html>"
+    )
+}
+
+/// As on the page of jobs and in a report.
+#[tokio::test]
+async fn tables_fit_without_scrolling_sideways() {
+    let Some(browser) = Browser::start().await else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let jobs = alone(
+        "",
+        "<th>target</th><th>ended</th><th>result</th><th class='n'>freed</th>",
+        "<td class='named'><a href=''><bdi>carts 80-ff</bdi></a><span class='narrow quiet'><bdi>node1@couch-production-17.eu-west-1.compute.internal.example</bdi></span></td>
+         <td><time class='one'>13h 40m ago</time></td><td><span class='one good'>freed</span></td><td class='n'>290.3 MiB</td>",
+    );
+    let report = alone(
+        "report",
+        "<th>database</th><th class='n'>on disk</th><th class='n'>reclaimable</th><th class='n'>growth in 7 days without compaction</th><th>last compaction</th><th>why not now</th>",
+        "<td><bdi>archive-2019</bdi></td><td class='n'><bdi>192.9 GiB</bdi></td><td class='n'><bdi>757.2 MiB</bdi></td><td class='n'><bdi>115.1 GiB</bdi></td><td><bdi>2026-11-26 11:19</bdi></td><td><bdi>not before: window</bdi></td>",
+    );
+    for (name, page, width) in [("jobs", jobs, 390), ("report", report, 1_000)] {
+        let file = dir.path().join(format!("{name}.html"));
+        fs::write(&file, page).unwrap();
+        browser.open(&format!("file://{}", file.display())).await;
+        browser.looks(width, 900, false).await;
+        let wider =
+            "const it = document.querySelector('.wide'); return it.scrollWidth - it.clientWidth;";
+        assert_eq!(browser.script(wider).await, json!(0), "{name}");
+    }
+    browser.close().await;
+}
+
 #[tokio::test]
 async fn every_page_satisfies_wcag() {
     let Some(axe) = env::var_os(AXE) else {

@@ -70,14 +70,16 @@ fn takes_nothing(channel: &SmooshChannel) -> Option<String> {
     if channel.min_priority >= channel.max_priority {
         return Some(format!(
             "takes {rest}: no priority is both more than min_priority, {}, and no more than max_priority, {}",
-            channel.min_priority, channel.max_priority
+            in_unit(channel.priority, channel.min_priority),
+            in_unit(channel.priority, channel.max_priority)
         ));
     }
     let max = channel.max_size.map_or(f64::INFINITY, |max| max as f64);
     (channel.priority == Some(Priority::Slack) && channel.min_priority >= max).then(|| {
         format!(
-            "takes {rest}: a file of at most max_size, {max} bytes, has no slack of more than min_priority, {} bytes",
-            channel.min_priority
+            "takes {rest}: a file of at most max_size, {}, has no slack of more than min_priority, {}",
+            in_bytes(max),
+            in_bytes(channel.min_priority)
         )
     })
 }
@@ -133,17 +135,30 @@ fn leftover_after(a: &SmooshChannel, b: &SmooshChannel) -> Option<String> {
         return None;
     }
     let least = b.min_priority * a.min_priority / (a.min_priority - 1.0);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "positive as checked above; a number to show, which saturates"
-    )]
-    let least = size(least as u64);
+    let least = in_bytes(least);
     Some(format!(
         "gets only what {} before it does not take: ratios of at most {}, which with this much slack means files of {least} or more",
         a.shown(),
         a.min_priority
     ))
+}
+
+/// Formats a limit in bytes, which settings may give as a fraction.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "saturates; no limit that smoosh reads as bytes is negative"
+)]
+fn in_bytes(limit: f64) -> String {
+    size(limit as u64)
+}
+
+/// A priority in the unit of its channel's.
+pub(super) fn in_unit(priority: Option<Priority>, value: f64) -> String {
+    match priority {
+        Some(Priority::Slack) if value.is_finite() => in_bytes(value),
+        _ => value.to_string(),
+    }
 }
 
 /// Formats a size, such as `873 B`, `20 MiB` or `1.5 GiB`.

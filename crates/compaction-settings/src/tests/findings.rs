@@ -24,7 +24,7 @@ fn invalid_number_disables_its_channel_and_later_ones() {
             "warning: [smoosh] db_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_dbs, ratio_dbs, slack_dbs), and channels are tried by name: big, ratio_dbs, slack_dbs, upgrade_dbs, zz",
             "warning: [smoosh.big] min_size: \"1e9\" is not a valid number for smoosh, which reads 2.5, 7, 1.0e9 (not 1e9) or infinity: it fails on every db that reaches this channel, so the channel takes nothing, and neither do those tried after it: ratio_dbs, slack_dbs, upgrade_dbs, zz",
             "note: [smoosh]: min_priority is missing in ratio_views: CouchDB 3.5.0 uses more than 2, although its configuration reference says at least 5.0",
-            "note: [smoosh]: min_priority is missing in slack_views: CouchDB 3.5.0 uses more than 536870912, although its configuration reference says at least 16 MB",
+            "note: [smoosh]: min_priority is missing in slack_views: CouchDB 3.5.0 uses more than 512 MiB, although its configuration reference says at least 16 MB",
         ],
     );
     assert_findings(
@@ -32,7 +32,7 @@ fn invalid_number_disables_its_channel_and_later_ones() {
         "[smoosh.slack_dbs]\nmin_changes = 5\nmin_size = x\n",
         &[
             "warning: [smoosh.slack_dbs] min_size: \"x\" is not a valid number for smoosh, which reads 2.5, 7, 1.0e9 (not 1e9) or infinity: it fails on every db that reaches this channel, so the channel takes nothing, and neither do those tried after it: upgrade_dbs",
-            "note: [smoosh]: min_priority is missing in slack_views: CouchDB 3.5.0 uses more than 536870912, although its configuration reference says at least 16 MB",
+            "note: [smoosh]: min_priority is missing in slack_views: CouchDB 3.5.0 uses more than 512 MiB, although its configuration reference says at least 16 MB",
         ],
     );
     assert_findings(
@@ -225,7 +225,7 @@ fn meaning_of_channel_lists_depends_on_version() {
         "[smoosh]\ndb_channels = zz_dbs\n[smoosh.zz_dbs]\npriority = upgrade\n",
         &[
             "note: [smoosh]: min_priority is missing in ratio_views: CouchDB 3.2.2 uses more than 2, although its configuration reference says at least 5.0",
-            "note: [smoosh]: min_priority is missing in slack_views: CouchDB 3.2.2 uses more than 536870912, although its configuration reference says at least 16 MB",
+            "note: [smoosh]: min_priority is missing in slack_views: CouchDB 3.2.2 uses more than 512 MiB, although its configuration reference says at least 16 MB",
             "note: [smoosh.zz_dbs]: matches nothing on CouchDB 3: older file formats read as the newest once opened",
         ],
     );
@@ -325,8 +325,8 @@ fn reports_channels_that_take_nothing() {
         "3.5.0",
         "[smoosh.slack_views]\nmin_priority=1000000000\nmax_size=900000000\n",
         &[
-            "warning: [smoosh.slack_views]: takes only files without live bytes: a file of at most max_size, 900000000 bytes, has no slack of more than min_priority, 1000000000 bytes",
-            "note: [smoosh]: min_priority is missing in slack_dbs: CouchDB 3.5.0 uses more than 536870912, although its configuration reference says at least 16 MB",
+            "warning: [smoosh.slack_views]: takes only files without live bytes: a file of at most max_size, 858.3 MiB, has no slack of more than min_priority, 953.7 MiB",
+            "note: [smoosh]: min_priority is missing in slack_dbs: CouchDB 3.5.0 uses more than 512 MiB, although its configuration reference says at least 16 MB",
         ],
     );
     assert_findings(
@@ -417,7 +417,7 @@ fn reports_the_defaults_in_effect_if_nothing_is_set() {
         texts,
         [
             "note: [smoosh]: min_priority is missing in ratio_dbs, ratio_views: CouchDB 3.5.0 uses more than 2, although its configuration reference says at least 5.0",
-            "note: [smoosh]: min_priority is missing in slack_dbs, slack_views: CouchDB 3.5.0 uses more than 536870912, although its configuration reference says at least 16 MB",
+            "note: [smoosh]: min_priority is missing in slack_dbs, slack_views: CouchDB 3.5.0 uses more than 512 MiB, although its configuration reference says at least 16 MB",
             "note: [smoosh] cleanup_index_files: is missing and therefore on since CouchDB 3.3, although its documentation says off",
             "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",
             "note: [smoosh.slack_views]: gets only what ratio_views before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",
@@ -429,7 +429,7 @@ fn reports_the_defaults_in_effect_if_nothing_is_set() {
         texts,
         [
             "note: [smoosh]: min_priority is missing in ratio_dbs, ratio_views: CouchDB 3.2.2 uses more than 2, although its configuration reference says at least 5.0",
-            "note: [smoosh]: min_priority is missing in slack_dbs, slack_views: CouchDB 3.2.2 uses more than 536870912, although its configuration reference says at least 16 MB",
+            "note: [smoosh]: min_priority is missing in slack_dbs, slack_views: CouchDB 3.2.2 uses more than 512 MiB, although its configuration reference says at least 16 MB",
             "note: [smoosh] cleanup_index_files: is off unless exactly \"true\" up to 3.2, so there is no cleanup channel",
             "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",
             "note: [smoosh.slack_views]: gets only what ratio_views before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",
@@ -465,7 +465,7 @@ fn reports_the_defaults_in_effect_if_nothing_is_set() {
         [
             "warning: [smoosh]: \"\" is not a CouchDB version, so the rules of 3.5.2 are assumed",
             "note: [smoosh]: min_priority is missing in ratio_dbs, ratio_views: CouchDB 3.5.2 uses more than 2, although its configuration reference says at least 5.0",
-            "note: [smoosh]: min_priority is missing in slack_dbs, slack_views: CouchDB 3.5.2 uses more than 536870912, although its configuration reference says at least 16 MB",
+            "note: [smoosh]: min_priority is missing in slack_dbs, slack_views: CouchDB 3.5.2 uses more than 512 MiB, although its configuration reference says at least 16 MB",
             "note: [smoosh] cleanup_index_files: is missing and therefore on since CouchDB 3.3, although its documentation says off",
             "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",
             "note: [smoosh.slack_views]: gets only what ratio_views before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",
@@ -477,7 +477,7 @@ fn reports_the_defaults_in_effect_if_nothing_is_set() {
         texts,
         [
             "note: [smoosh]: min_priority is missing in ratio_dbs, ratio_views: CouchDB 3.9.0 uses more than 2, although its configuration reference says at least 5.0",
-            "note: [smoosh]: min_priority is missing in slack_dbs, slack_views: CouchDB 3.9.0 uses more than 536870912, although its configuration reference says at least 16 MB",
+            "note: [smoosh]: min_priority is missing in slack_dbs, slack_views: CouchDB 3.9.0 uses more than 512 MiB, although its configuration reference says at least 16 MB",
             "note: [smoosh] cleanup_index_files: is missing and therefore on since CouchDB 3.3, although its documentation says off",
             "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",
             "note: [smoosh.slack_views]: gets only what ratio_views before it does not take: ratios of at most 2, which with this much slack means files of 1 GiB or more",

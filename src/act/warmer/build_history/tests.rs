@@ -76,8 +76,9 @@ impl Fixture {
         self.0.update(std::slice::from_ref(lag), jobs, &Warmer::default(), at(now))
     }
 
-    fn since(&self) -> Option<Moment> {
-        self.0.get(view())?.lag.map(|lag| lag.since)
+    /// Since when the index lags, and what the grace period counts from.
+    fn since(&self) -> Option<(Moment, Moment)> {
+        self.0.get(view())?.lag.map(|lag| (lag.since, lag.grace_from))
     }
 }
 
@@ -90,20 +91,20 @@ fn needs_reread() -> HistoryChanges {
 }
 
 #[test]
-fn lag_is_timed_from_when_no_indexer_runs() {
+fn lag_and_grace_are_timed_apart() {
     let mut fixture = Fixture::default();
     let idle = jobs(0, None);
     fixture.update(10, &lag(10, 500, 0), &idle);
     assert_eq!(fixture.since(), None);
     fixture.update(20, &lag(20, 500, 30), &idle);
-    assert_eq!(fixture.since(), Some(at(20)));
+    assert_eq!(fixture.since(), Some((at(20), at(20))));
     fixture.update(30, &lag(20, 500, 30), &idle);
-    assert_eq!(fixture.since(), Some(at(20)));
-    // An indexer is seen; then one ran between two polls.
+    assert_eq!(fixture.since(), Some((at(20), at(20))));
+    // An indexer is seen that brings nothing forward; then one ran between two polls.
     fixture.update(40, &lag(20, 500, 30), &jobs(40, Some(40)));
-    assert_eq!(fixture.since(), Some(at(40)));
+    assert_eq!(fixture.since(), Some((at(20), at(40))));
     fixture.update(60, &lag(60, 520, 10), &idle);
-    assert_eq!(fixture.since(), Some(at(60)));
+    assert_eq!(fixture.since(), Some((at(60), at(60))));
     fixture.update(70, &lag(70, 530, 0), &idle);
     assert_eq!(fixture.since(), None);
 }
@@ -176,6 +177,8 @@ fn build_without_effect_is_stalled_and_backs_off_longer_each_time() {
         let entry = fixture.0.get(view()).unwrap();
         assert_eq!(entry.backoff_until, Some(at(now + rest)), "after {:?}", entry.failed);
         assert!(entry.failed.is_some());
+        // A failed build does not make the lag younger, although the next one waits for the grace period.
+        assert_eq!(fixture.since(), Some((at(1_000), at(now))));
     }
     fixture.update(now + 9, &lag(now + 9, 3_500, 0), &jobs(now + 9, None));
     let entry = fixture.0.get(view()).unwrap();

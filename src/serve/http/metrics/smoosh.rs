@@ -43,14 +43,17 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, takeovers: &Takeovers) {
         match node.smoosh {
             NodeSmoosh::Channels(_) => samples.sample(&[&node.name], 1_u64),
             NodeSmoosh::Failed => samples.sample(&[&node.name], 0_u64),
-            NodeSmoosh::NoDirectAddress | NodeSmoosh::Unsupported => {}
+            NodeSmoosh::NotRead | NodeSmoosh::NoDirectAddress | NodeSmoosh::Unsupported => {}
         }
     }
     let channels: Vec<([&str; 2], &SmooshChannel)> = members(plan)
         .flat_map(|node| {
             match &node.smoosh {
                 NodeSmoosh::Channels(channels) => channels.as_slice(),
-                NodeSmoosh::NoDirectAddress | NodeSmoosh::Unsupported | NodeSmoosh::Failed => &[],
+                NodeSmoosh::NotRead
+                | NodeSmoosh::NoDirectAddress
+                | NodeSmoosh::Unsupported
+                | NodeSmoosh::Failed => &[],
             }
             .iter()
             .map(|channel| ([&*node.name, &*channel.name], channel))

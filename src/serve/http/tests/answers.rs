@@ -288,7 +288,7 @@ async fn status_and_config_show_the_active_configuration() {
         nodes[1],
         json!({
             "node": "couchdb@b", "up": false, "member": true, "version": null,
-            "own_address": false, "findings": [], "served": true, "last_success": null, "smoosh": "no_direct_address",
+            "own_address": false, "findings": [], "served": true, "last_success": null, "smoosh": "not_read",
             "smoosh_channels": [], "pressure": [], "disk": null,
             "source_disagreements": null,
         })
@@ -323,6 +323,7 @@ async fn status_and_config_show_the_active_configuration() {
             },
             "errors": [{"node": "couchdb@b", "reason": "connect", "count": 2}],
             "last_error": "could not ask couchdb@b",
+            "last_error_at": "2026-11-21T00:53:00Z",
             "problem": null,
             "unread_shards": null,
             "absent_shards": null,

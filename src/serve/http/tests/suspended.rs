@@ -4,7 +4,9 @@ use super::*;
 use crate::{
     jobs::TargetConstraints,
     model::records::{Suspension, SuspensionScope, Suspensions},
+    plan::pressure::{NodePressure, Pressures},
     serve::report::Planned,
+    table::NodeIx,
 };
 
 #[tokio::test]
@@ -24,7 +26,10 @@ async fn suspension_is_shown_with_start_sender_and_reason() {
         .into(),
     );
     let history = Arc::new(TargetConstraints { suspensions, ..TargetConstraints::default() });
-    let conditions = Conditions { constraints: history, ..Conditions::default() };
+    let maintenance = NodePressure { maintenance_since: Some(NOW), ..NodePressure::default() };
+    let nodes = [(NodeIx::from_usize(1).unwrap(), maintenance)].into();
+    let pressures = Arc::new(Pressures { nodes, ..Pressures::default() });
+    let conditions = Conditions { constraints: history, pressures, ..Conditions::default() };
     let snapshot = snapshot();
     let mut queues = Queues::new(Arc::new(Channels::default()));
     queues.apply_snapshot(&snapshot, NOW);
@@ -58,6 +63,16 @@ async fn suspension_is_shown_with_start_sender_and_reason() {
     let shown = "All starts are suspended since 2026-11-21T00:54:00Z by unix socket, uid 7: the &lt;disk&gt; of couch-a is &quot;replaced&quot;";
     assert!(page.text().contains(shown), "{}", page.text());
     assert!(page.text().contains("Starts of channel ratio_dbs are suspended"), "{}", page.text());
+    // A node that does not answer needs somebody first.
+    let at = |text: &str| page.text().find(text).unwrap_or_else(|| panic!("{text}"));
+    assert!(at("couchdb@b does not answer") < at("All starts are suspended"), "{}", page.text());
+    assert!(at("All starts are suspended") < at("in maintenance mode since"), "{}", page.text());
+
+    let nodes = surface.get("/nodes").await;
+    for gate in ["maintenance", "node_down"] {
+        let held = format!("held back: <a href=\"docs/why.html#{gate}\">");
+        assert!(nodes.text().contains(&held), "{held} in {}", nodes.text());
+    }
 
     let metrics = surface.get("/metrics").await;
     let unix = NOW.unix();
