@@ -9,6 +9,7 @@ mod body;
 mod compaction;
 mod db;
 mod parts;
+mod purges;
 mod view;
 mod walk;
 

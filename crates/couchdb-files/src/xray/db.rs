@@ -8,6 +8,7 @@ use super::{
     body::{Body, has_fields},
     compaction::DbCompaction,
     parts::{Part, Parts},
+    purges::purges,
     walk::{Shares, Walk, XrayError},
 };
 use crate::{
@@ -43,35 +44,6 @@ pub(super) fn xray(walk: &mut Walk<'_>, db: &DbHeader, record: u64) -> Result<u6
         Ok(())
     })?;
     Ok(compaction.finish(compression, weight))
-}
-
-/// The trees of purges, by UUID and by sequence. A compaction keeps as many as the limit allows.
-fn purges(
-    walk: &mut Walk<'_>,
-    db: &DbHeader,
-    compaction: &mut DbCompaction,
-) -> Result<(), XrayError> {
-    let last = crate::last_purge(walk.reader.source(), db).unwrap_or_default();
-    let forgotten = last.saturating_sub(db.purge_infos_limit);
-    let trees =
-        [((db.roots.purge, db.trees.purge), 0), ((db.roots.purge_seq, db.trees.purge_seq), 1)];
-    for (root, count) in trees {
-        let weight = walk.tree(root, |_| 0, &mut |_, parts, leaf| {
-            let mut shares = Shares::of(leaf);
-            let done = leaf.each(|key, value| {
-                parts.add(Part::PurgeInfos, shares.take(key, value), count);
-                let seq = if count == 1 { key } else { value.tuple()?.next()? };
-                if seq.number()? > forgotten && leaf.is_copied {
-                    compaction.row(key, value, Reduction::Count(1));
-                }
-                Some(())
-            });
-            shares.finish(parts, done);
-            Ok(())
-        })?;
-        compaction.end_tree(Compression::Snappy, weight);
-    }
-    Ok(())
 }
 
 /// Returns the number of documents that each read document stands for.

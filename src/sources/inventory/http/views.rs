@@ -122,9 +122,8 @@ impl HttpSource {
         without_designs: &IndexSet,
     ) -> Option<Vec<wire::DesignDoc>> {
         let has_none = |copy: &TargetRef<'_>| without_designs.contains(copy.ix().as_usize());
-        let answers = |copy: &TargetRef<'_>| {
-            is_up(snapshot, copy) && !self.client.seems_to_hang(copy.node())
-        };
+        let answers =
+            |copy: &TargetRef<'_>| is_up(snapshot, copy) && !self.client.seems_to_hang(copy.node());
         let mut up: Vec<TargetRef<'_>> = copies.iter().copied().filter(answers).collect();
         up.sort_by_key(|copy| (!has_none(copy), copy.node()));
         let mut holders: BTreeMap<Range, TargetRef<'_>> = BTreeMap::new();
