@@ -1,8 +1,9 @@
 //! Orders over the Unix socket, and orders that are refused over TCP.
 
 use super::{
-    PASSWORD, PATIENCE, Ran, Site, data_of, recliner_beside, recliner_in, service::Running, world,
-    written,
+    PASSWORD, PATIENCE, Ran, Site, data_of, recliner_beside, recliner_in,
+    service::{Running, http_client, wait_until_ready},
+    world, written,
 };
 use recliner::serve::report::{Events, Failed, Planned, Status, SuspensionLine, orders::Suspended};
 use serde::de::DeserializeOwned;
@@ -63,6 +64,8 @@ async fn socket_allows_suspend_and_resume_but_tcp_does_not() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut running = Running::start(&site, dir.path(), &[]).await;
     let mut base = format!("http://{}", running.address);
+    // Before its first scan, recliner knows no cluster to name.
+    wait_until_ready(&http_client(), &base).await;
     let socket = dir.path().join("data/admin.sock");
     assert_eq!(fs::metadata(&socket).expect("the file exists").permissions().mode() & 0o777, 0o600);
     let own = async |words: &[&str]| -> Ran { recliner_beside(dir.path(), words).await };
