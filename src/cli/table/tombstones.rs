@@ -13,6 +13,9 @@ use crate::{
     text::{capital, grouped},
 };
 
+/// What the column BEHIND counts.
+const BEHIND: &str = "BEHIND counts changes still to read; for purge readers, purges; for internal replication, update sequences, which each purge raises too, so that some may remain.";
+
 pub(in crate::cli) fn tombstones(answer: &TombstonesAnswer, width: u16) -> String {
     let mut text = String::new();
     for sentence in [count(answer), size(answer), age(answer), slowest(answer)] {
@@ -21,6 +24,7 @@ pub(in crate::cli) fn tombstones(answer: &TombstonesAnswer, width: u16) -> Strin
     if !answer.peers.is_empty() {
         text.push_str("\nWho reads them:\n");
         text.push_str(&peers(&answer.peers, width));
+        text.push_str(&paragraph(BEHIND, width));
     }
     for (number, choice) in answer.choices.iter().enumerate() {
         add_choice(&mut text, number + 1, choice, width);

@@ -3,6 +3,7 @@
 use crate::{
     advice::{DbSurvey, Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     model::correction::TOMBSTONE_BYTES,
+    sources::tombstones::copy_name,
     table::DbIx,
     text::{grouped, quote::shell_word, size::format_size_short},
 };
@@ -82,7 +83,7 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey, bytes: u64) -> Wo
 
 /// How to replace a database by one without its deleted documents, and what is lost.
 pub(in crate::advice) fn copy_without_deleted(name: &str) -> Vec<Remedy> {
-    let into = format!("{name}-new");
+    let into = copy_name(name);
     vec![
         Remedy::choice(format!(
             "Decide whether any client still has to learn of these deletions; a replica that never receives one keeps its document. {into} also lacks the _local documents of {name} (checkpoints), its purges and old revisions, and its sequences start over: each replication, each client of _changes and each index starts from the beginning."
