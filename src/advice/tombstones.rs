@@ -100,10 +100,7 @@ fn check(facts: &TombstoneFacts) -> Remedy {
             listed(&late)
         )
     };
-    Remedy::command(
-        says,
-        format!("recliner tombstones {} --couchdb.url \"$COUCHDB_URL\"", shell_word(&facts.db)),
-    )
+    Remedy::tombstones(says, &facts.db)
 }
 
 /// The checks that show whether it worked.

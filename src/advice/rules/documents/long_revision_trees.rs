@@ -3,7 +3,7 @@
 use crate::{
     advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     table::DbIx,
-    text::{quote::shell_word, size::format_size_short},
+    text::size::format_size_short,
 };
 use std::collections::BTreeMap;
 
@@ -73,11 +73,11 @@ fn finding(name: &str, db: &Trees) -> Wording {
             ("shard_copies", db.shards.into()),
         ],
         remedy: vec![
-            Remedy::command(
+            Remedy::tombstones(
                 format!(
                     "See who replicates it, and how far behind each peer is. If a document may be written more than {PROPOSED} times before a peer comes back, choose a higher number; otherwise the peer's version becomes a conflict."
                 ),
-                format!("recliner tombstones {} --couchdb.url \"$COUCHDB_URL\"", shell_word(name)),
+                name,
             ),
             Remedy::get(
                 "Note the present limit, so that you can restore it:",
