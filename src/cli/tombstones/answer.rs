@@ -50,7 +50,7 @@ pub(in crate::cli) struct TombstonesAnswer {
 #[serde(untagged)]
 pub(in crate::cli) enum Recorded {
     Ages(DeletionAges),
-    /// This recliner has no record of the database.
+    /// This recliner has recorded no deletions of the database.
     #[serde(serialize_with = "null")]
     Nothing(String),
     /// No recliner was asked, or none answered.
