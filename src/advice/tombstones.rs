@@ -61,30 +61,29 @@ fn checks(facts: &TombstoneFacts) -> Vec<Remedy> {
 fn remove_checkpoints(facts: &TombstoneFacts) -> Vec<Remedy> {
     let late = late(facts);
     let ids = late.iter().filter_map(|peer| peer.unlisted.as_deref()).take(MAX_LATE);
-    let lines = |database: &str| {
-        let delete = |id: &str| {
-            let path = shell_word(&format!("/_local/{}", encode_part(id))).into_owned();
-            format!("ask -f -X DELETE {database}{path}")
-        };
-        let lines = ids.clone().map(delete);
-        let lines = ["(set -eu".to_owned(), Remedy::ASK.to_owned()].into_iter().chain(lines);
-        format!("{})", lines.collect::<Vec<_>>().join("\n"))
-    };
-    if ids.clone().next().is_none() {
+    let ids: Vec<String> = ids.map(str::to_owned).collect();
+    if ids.is_empty() {
         return Vec::new();
     }
-    let names = listed(&ids.clone().map(str::to_owned).collect::<Vec<_>>());
-    let source = shell_word(&format!("/{}", encode_part(&facts.db))).into_owned();
+    let path = |id: &String| shell_word(&format!("/_local/{}", encode_part(id))).into_owned();
+    let db = shell_word(&format!("/{}", encode_part(&facts.db))).into_owned();
+    let here = ids.iter().map(|id| format!("ask -f -X DELETE \"$COUCHDB_URL\"{db}{}", path(id)));
+    let here: Vec<String> =
+        ["(set -eu".to_owned(), Remedy::ASK.to_owned()].into_iter().chain(here).collect();
+    // The other side has another login.
+    let curl = "curl -f -u \"$TARGET_USER\" -X DELETE \"$TARGET_URL\"";
+    let there: Vec<String> = ids.iter().map(|id| format!("{curl}{}", path(id))).collect();
     vec![
         Remedy::command(
             format!(
-                "No replication in CouchDB's lists has checkpoint {names}: it was deleted or completed, or another server or a client runs it. Ask their users and wait for a while whether LAST SEEN changes; if nobody uses it, remove it:"
+                "No replication in CouchDB's lists has these checkpoints: {}. Their replications have ended, or another server or a client runs them: ask its users, and see for some days whether LAST SEEN changes. If nobody needs them, remove them:",
+                listed(&ids)
             ),
-            lines(&format!("\"$COUCHDB_URL\"{source}")),
+            format!("{})", here.join("\n")),
         ),
         Remedy::command(
-            "Also remove it from its target, if that still exists; $TARGET_URL is the target's URL with its database:",
-            lines("\"$TARGET_URL\""),
+            "Also remove them on the other side, if it still exists; $TARGET_URL is its URL with the database, $TARGET_USER the user there:",
+            there.join("\n"),
         ),
     ]
 }
@@ -225,7 +224,7 @@ mod tests {
         facts.peers[1].unlisted = Some("done".to_owned());
         let commands = commands(&facts);
         assert!(commands[0].ends_with("\nask -f -X DELETE \"$COUCHDB_URL\"/orders/_local/abc)"));
-        assert!(commands[1].ends_with("\nask -f -X DELETE \"$TARGET_URL\"/_local/abc)"));
+        assert!(commands[1].ends_with(" -X DELETE \"$TARGET_URL\"/_local/abc"));
         facts.peers[0].kind = PeerKind::Copy;
         assert_eq!(late(&facts), Vec::<&Peer>::new(), "a copy is no reader");
     }

@@ -69,14 +69,16 @@ mod tests {
 
     /// As CouchDB 3.5.2 answers for a database with purges, and its copy.
     async fn couchdb(uri: Uri) -> axum::response::Response {
-        let answer = match uri.to_string().trim_start_matches("http://a:5984") {
+        let answer = match uri.path_and_query().map_or("", |it| it.as_str()) {
             "/orders/_changes?limit=1&since=9-a" => {
                 json!({ "results": [], "last_seq": "12-a", "pending": 0 })
             }
             "/orders/_changes?limit=1&since=5-a" => {
                 json!({ "results": [{ "seq": "6-a", "id": "x", "changes": [] }], "pending": 2 })
             }
-            "/_node/_local/_dbs/orders-new" => json!({ "_id": "orders-new", "by_range": {} }),
+            map if map.starts_with("/_node/_local/_dbs/_all_docs?") => {
+                json!({ "rows": [{ "id": "orders-new", "doc": { "by_range": {} } }] })
+            }
             "/orders-new/_local/copied" => json!({ "_id": "_local/copied" }),
             _ => {
                 return (
