@@ -126,8 +126,7 @@ pub(super) enum Command {
     DeployIndexes(DeployIndexesArgs),
     /// Print how many deleted documents a database has, who still reads the deletions, and how to remove them.
     ///
-    /// It reads their sizes, the checkpoints of replications and of CouchDB itself, and prints the choices with
-    /// their risks. Nothing is changed.
+    /// It changes nothing.
     Tombstones(TombstonesArgs),
     /// Print the view indexes: their size, the cost of building them, and who reads them.
     ///

@@ -13,7 +13,7 @@ use serde_json::json;
 pub(crate) const RULE: Rule = Rule {
     code: "deleted_documents",
     finds: "Databases in which a large share of all documents is deleted.",
-    because: "CouchDB keeps an entry for every deleted document for ever, in both trees of the database, so that deletions replicate; compaction also keeps it. An entry takes about 200 bytes in each copy (measured from 100 to 300), 40 more for each further revision, ten times as much where a deletion kept a body; `recliner tombstones DB` measures it, and says who still reads the deletions. Every new index build and replication reads it, and it counts as live bytes. Only a purge, or a new database filled by a replication without deletions, removes it. It is a warning if only deleted documents are left. The share is `advice.deleted_documents`.",
+    because: "CouchDB keeps an entry for every deleted document for ever, also in compactions, in both trees of the database, so that deletions replicate. An entry takes about 200 bytes in each copy (measured from 100 to 300), 40 more for each further revision, ten times as much where a deletion kept a body; `recliner tombstones DB` measures it, and says who still reads the deletions. New index builds and replications read it, and it counts as live bytes. Only a purge, or a new database filled by a replication without deletions, removes it. It is a warning if only deleted documents are left. The share is `advice.deleted_documents`.",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };
