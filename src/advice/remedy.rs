@@ -68,6 +68,21 @@ ask() { printf 'user = "%s"\n' "$login" | curl -sS -K - "$@"; }"#;
         Self::recliner(says, &["compact", "--force", target])
     }
 
+    /// The command that shows who still reads the deletions of a database.
+    pub(super) fn tombstones(says: impl Into<String>, db: &str) -> Self {
+        let db = shell_word(db);
+        Self::command(says, format!("recliner tombstones {db} --couchdb.url \"$COUCHDB_URL\""))
+    }
+
+    /// The request that compacts all shards of a database. Rules that weigh waste against size may refuse waste that
+    /// is known to be there.
+    pub(super) fn compact_db(why: &str, db: &str) -> Self {
+        let says = format!(
+            "{why} CouchDB compacts all shards at once, on each node; have space for another copy of their live data:"
+        );
+        Self::couchdb(says, "POST", &[db, "_compact"], None)
+    }
+
     /// A line for a shell; names in it are [`shell_word`]s.
     pub fn command(says: impl Into<String>, line: impl Into<String>) -> Self {
         Self { kind: RemedyKind::Command, says: says.into(), text: Some(line.into()) }

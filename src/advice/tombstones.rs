@@ -11,6 +11,9 @@ use crate::{
 use couchdb_names::encode_part;
 use strum::IntoStaticStr;
 
+/// Maximum number of late readers that are named.
+const MAX_LATE: usize = 5;
+
 /// A way to be rid of deleted documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
@@ -49,9 +52,45 @@ fn late(facts: &TombstoneFacts) -> Vec<&Peer> {
     facts.peers.iter().filter(reads).collect()
 }
 
-/// The first step of every choice.
+/// The first steps of every choice.
+fn checks(facts: &TombstoneFacts) -> Vec<Remedy> {
+    std::iter::once(check(facts)).chain(remove_checkpoints(facts)).collect()
+}
+
+/// How to remove checkpoints that nobody will continue: they stay when a replication ends.
+fn remove_checkpoints(facts: &TombstoneFacts) -> Vec<Remedy> {
+    let late = late(facts);
+    let ids = late.iter().filter_map(|peer| peer.unlisted.as_deref()).take(MAX_LATE);
+    let ids: Vec<String> = ids.map(str::to_owned).collect();
+    if ids.is_empty() {
+        return Vec::new();
+    }
+    let path = |id: &String| shell_word(&format!("/_local/{}", encode_part(id))).into_owned();
+    let db = shell_word(&format!("/{}", encode_part(&facts.db))).into_owned();
+    let here = ids.iter().map(|id| format!("ask -f -X DELETE \"$COUCHDB_URL\"{db}{}", path(id)));
+    let here: Vec<String> =
+        ["(set -eu".to_owned(), Remedy::ASK.to_owned()].into_iter().chain(here).collect();
+    // The other side has another login.
+    let curl = "curl -f -u \"$TARGET_USER\" -X DELETE \"$TARGET_URL\"";
+    let there: Vec<String> = ids.iter().map(|id| format!("{curl}{}", path(id))).collect();
+    vec![
+        Remedy::command(
+            format!(
+                "No replication in CouchDB's lists has these checkpoints: {}. Their replications have ended, or another server or a client runs them: ask its users, and see for some days whether LAST SEEN changes. If nobody needs them, remove them:",
+                listed(&ids)
+            ),
+            format!("{})", here.join("\n")),
+        ),
+        Remedy::command(
+            "Also remove them on the other side, if it still exists; $TARGET_URL is its URL with the database, $TARGET_USER the user there:",
+            there.join("\n"),
+        ),
+    ]
+}
+
 fn check(facts: &TombstoneFacts) -> Remedy {
-    let late: Vec<String> = late(facts).iter().take(5).map(|peer| peer.name.clone()).collect();
+    let late: Vec<String> =
+        late(facts).iter().take(MAX_LATE).map(|peer| peer.name.clone()).collect();
     let says = if late.is_empty() {
         "First check again that every reader has read all deletions:".to_owned()
     } else {
@@ -60,23 +99,14 @@ fn check(facts: &TombstoneFacts) -> Remedy {
             listed(&late)
         )
     };
-    Remedy::command(
-        says,
-        format!("recliner tombstones {} --couchdb.url \"$COUCHDB_URL\"", shell_word(&facts.db)),
-    )
+    Remedy::tombstones(says, &facts.db)
 }
 
 /// The checks that show whether it worked.
 fn verify(facts: &TombstoneFacts) -> [Remedy; 2] {
     [
         Remedy::get("Then doc_del_count falls, and doc_count stays:", &[&facts.db]),
-        Remedy::command(
-            "The files shrink only when they are compacted, one after another:",
-            format!(
-                "recliner tidy --couchdb.url \"$COUCHDB_URL\" --database {} --yes",
-                shell_word(&facts.db)
-            ),
-        ),
+        Remedy::compact_db("The files shrink only when they are compacted.", &facts.db),
     ]
 }
 
@@ -87,8 +117,8 @@ fn auto_purge(facts: &TombstoneFacts) -> Choice {
     };
     let ttl = serde_json::json!({ "deleted_document_ttl": "90_days" });
     let plugin = "[couch_scanner_plugins]\ncouch_auto_purge_plugin = true\n\n[couch_auto_purge_plugin]\ndry_run = true";
-    let mut remedy = vec![
-        check(facts),
+    let mut remedy = checks(facts);
+    remedy.extend([
         Remedy::configuration("On each node, so that it only counts at first:", plugin),
         Remedy::couchdb(
             "Keep deleted documents longer than any peer may be offline:",
@@ -99,7 +129,7 @@ fn auto_purge(facts: &TombstoneFacts) -> Choice {
         Remedy::choice(
             "Look in the nodes' logs for how many it would purge; if that is what you want, set dry_run to false.",
         ),
-    ];
+    ]);
     remedy.extend(verify(facts));
     Choice {
         kind: ChoiceKind::AutoPurge,
@@ -113,7 +143,7 @@ fn auto_purge(facts: &TombstoneFacts) -> Choice {
 }
 
 fn replicate(facts: &TombstoneFacts) -> Choice {
-    let remedy = std::iter::once(check(facts)).chain(copy_without_deleted(&facts.db));
+    let remedy = checks(facts).into_iter().chain(copy_without_deleted(&facts.db));
     Choice {
         kind: ChoiceKind::Replicate,
         does: "A new database gets all documents except the deleted ones, with the same q, n, partitions, rights and design documents.".to_owned(),
@@ -138,8 +168,8 @@ fn purge(facts: &TombstoneFacts) -> Choice {
         "  since=$(printf %s \"$page\" | jq -r .last_seq)".to_owned(),
         "done)".to_owned(),
     ];
-    let mut remedy = vec![
-        check(facts),
+    let mut remedy = checks(facts);
+    remedy.extend([
         Remedy::get(
             "Make sure that all nodes are up; otherwise some copies get the purge later:",
             &["_membership"],
@@ -148,7 +178,7 @@ fn purge(facts: &TombstoneFacts) -> Choice {
             "Purge 100 at a time, with a pause of one second; this needs jq, and can be stopped and run again:",
             script.join("\n"),
         ),
-    ];
+    ]);
     remedy.extend(verify(facts));
     Choice {
         kind: ChoiceKind::Purge,
@@ -161,6 +191,7 @@ fn purge(facts: &TombstoneFacts) -> Choice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sources::tombstones::PeerKind;
 
     #[test]
     fn each_tombstone_remedy_first_checks_which_peers_are_behind() {
@@ -179,6 +210,32 @@ mod tests {
         let facts = TombstoneFacts::example("orders", AutoPurge::Missing);
         let kinds: Vec<ChoiceKind> = choices(&facts).iter().map(|choice| choice.kind).collect();
         assert_eq!(kinds, [ChoiceKind::Replicate, ChoiceKind::Purge], "it is not there");
+    }
+
+    #[test]
+    fn prints_how_to_remove_a_checkpoint_that_no_replication_has() {
+        let mut facts = TombstoneFacts::example("orders", AutoPurge::Missing);
+        let commands = |facts: &TombstoneFacts| -> Vec<String> {
+            let remedy = choices(facts).remove(0).remedy;
+            remedy.into_iter().filter_map(|it| it.text).filter(|it| it.contains("DELETE")).collect()
+        };
+        assert_eq!(commands(&facts), Vec::<String>::new());
+        facts.peers[0].unlisted = Some("abc".to_owned());
+        facts.peers[1].unlisted = Some("done".to_owned());
+        let commands = commands(&facts);
+        assert!(commands[0].ends_with("\nask -f -X DELETE \"$COUCHDB_URL\"/orders/_local/abc)"));
+        assert!(commands[1].ends_with(" -X DELETE \"$TARGET_URL\"/_local/abc"));
+        facts.peers[0].kind = PeerKind::Copy;
+        assert_eq!(late(&facts), Vec::<&Peer>::new(), "a copy is no reader");
+    }
+
+    #[test]
+    fn purged_files_are_compacted_whatever_the_channels_take() {
+        let facts = TombstoneFacts::example("or/ders", AutoPurge::Ttl(None));
+        for choice in choices(&facts).iter().filter(|it| it.kind != ChoiceKind::Replicate) {
+            let last = choice.remedy.last().and_then(|remedy| remedy.text.as_deref()).unwrap();
+            assert!(last.contains("-X POST") && last.ends_with("/or%2Fders/_compact"), "{last}");
+        }
     }
 
     #[test]

@@ -126,8 +126,7 @@ pub(super) enum Command {
     DeployIndexes(DeployIndexesArgs),
     /// Print how many deleted documents a database has, who still reads the deletions, and how to remove them.
     ///
-    /// It reads their sizes, the checkpoints of replications and of CouchDB itself, and prints the choices with
-    /// their risks. Nothing is changed.
+    /// It changes nothing.
     Tombstones(TombstonesArgs),
     /// Print the view indexes: their size, the cost of building them, and who reads them.
     ///
@@ -270,8 +269,8 @@ pub(super) struct SourceArgs {
     /// the same as nodes in the file
     #[arg(long, value_name = "NODE")]
     pub(super) node: Option<String>,
-    /// CouchDB's database_dir on the node named by --node, if recliner runs there; its files are read directly, also
-    /// without a CouchDB
+    /// CouchDB's database_dir on the node named by --node, if recliner runs there; its files are read directly; serve,
+    /// scan, databases, plan, explain and advise then need no CouchDB
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) data_dir: Option<PathBuf>,
     /// CouchDB's view_index_dir [default: the data directory]

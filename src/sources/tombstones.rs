@@ -4,6 +4,7 @@
 //! Owns the requests, which only read. Keeps nothing.
 
 mod peers;
+mod progress;
 mod sample;
 mod shard_copy;
 
@@ -22,6 +23,11 @@ use wall_clock::Moment;
 const MAX_LOCAL_DOCS: usize = 10_000;
 /// Maximum number of replications that are read.
 const MAX_REPLICATIONS: usize = 10_000;
+
+/// The database that advice copies a database to, without its deleted documents.
+pub(crate) fn copy_name(db: &str) -> String {
+    format!("{db}-new")
+}
 
 /// What CouchDB itself does about old deleted documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,9 +116,8 @@ pub async fn read_tombstones(
         problems.push(format!("{what}: {}.", describe(&error)));
     };
     let replications = client.replications(MAX_REPLICATIONS).await;
-    let replications = replications
-        .map_err(|error| unknown("Replications are unknown", error))
-        .unwrap_or_default();
+    let replications =
+        replications.map_err(|error| unknown("Replications are unknown", error)).ok();
     let times = client.time_seq(db).await;
     let times = times.map_err(|error| unknown("The times of changes are unknown", error));
     let auto_purge = match client.auto_purge(db).await {
@@ -123,15 +128,17 @@ pub async fn read_tombstones(
             AutoPurge::Unknown
         }
     };
-    if replications.len() >= MAX_REPLICATIONS {
+    if replications.as_ref().is_some_and(|all| all.len() >= MAX_REPLICATIONS) {
         problems.push(format!("Only {MAX_REPLICATIONS} replications of each list were read."));
     }
     let version = client.welcome().await.ok().and_then(|welcome| welcome.version);
+    let mut peers = peers(db, &copies, replications.as_deref());
+    problems.extend(progress::ask(client, db, &mut peers).await);
     let mut facts = TombstoneFacts {
         db: db.to_owned(),
         suffix,
         version,
-        peers: peers(db, &copies, &replications),
+        peers,
         copies,
         keeps_times: times.as_ref().ok().map(Option::is_some),
         ages: times.ok().flatten().map(|times| ages(&times)),
@@ -212,11 +219,9 @@ impl TombstoneFacts {
             local: None,
         };
         let peer = |kind, name: &str, behind| Peer {
-            kind,
-            name: name.to_owned(),
             behind,
             last_seen: Some(Moment::from_unix(1_795_222_434)),
-            state: None,
+            ..Peer::new(kind, name)
         };
         Self {
             db: db.to_owned(),

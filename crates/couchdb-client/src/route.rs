@@ -154,6 +154,20 @@ pub enum Route<'a> {
         /// The number of rows.
         limit: usize,
     },
+    /// `/{db}/_changes`: the first change after a sequence, and how many follow.
+    ChangesLeft {
+        /// The database.
+        db: &'a str,
+        /// The sequence.
+        since: &'a str,
+    },
+    /// `/{db}/_local/{id}`: a document that is not replicated.
+    LocalDoc {
+        /// The database.
+        db: &'a str,
+        /// Its id, without `_local/`.
+        id: &'a str,
+    },
     /// `/{db}/_time_seq`: how many changes came when; newer than CouchDB 3.5.
     TimeSeq {
         /// The database.
@@ -533,6 +547,10 @@ impl<'a> Route<'a> {
                 let list = if of_documents { "/_scheduler/docs?" } else { "/_scheduler/jobs?" };
                 Ok(Path::of(list).rows(None, limit))
             }
+            Self::ChangesLeft { db, since } => {
+                Ok(Path::db(db)?.fixed("/_changes?limit=1").value("since", since))
+            }
+            Self::LocalDoc { db, id } => Path::db(db)?.fixed("/_local").and(id),
             Self::TimeSeq { db } => Ok(Path::db(db)?.fixed("/_time_seq")),
             Self::AutoPurge { db } => Ok(Path::db(db)?.fixed("/_auto_purge")),
             Self::DbUpdates(DbUpdates::Now) => fixed("/_db_updates?since=now"),

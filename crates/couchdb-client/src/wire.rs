@@ -23,9 +23,9 @@ pub use design::{
 };
 pub(crate) use design::{DesignRow, DesignRows};
 pub use documents::{
-    Attachment, AutoPurge, Checkpoint, History, InternalSession, Leaf, LocalDocs, LocalRow,
-    Replication, Replications, ReplicatorSession, Revisions, ShardChange, ShardChanges, ShardDoc,
-    SourceSeq, TimeBin, TimeSeq,
+    Attachment, AutoPurge, ChangesLeft, Checkpoint, History, InternalSession, Leaf, LocalDocs,
+    LocalRow, Replication, Replications, ReplicatorSession, Revisions, ShardChange, ShardChanges,
+    ShardDoc, SourceSeq, TimeBin, TimeSeq,
 };
 pub(crate) use documents::{DocRows, LeafRow};
 pub(crate) use feed::UpdatesEnd;

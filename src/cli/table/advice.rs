@@ -49,7 +49,6 @@ fn piece(line: &AdviceLine, width: u16) -> String {
     let mut text = String::new();
     let severity = printable(&line.severity).to_uppercase();
     wrap(&mut text, &format!("{severity}  "), &printable(&line.says), width.into());
-    let name = |name: &str| format!("  {name:NAMES$}");
     if let Some(gain) = gain(&line.gain) {
         wrap(&mut text, &name("gain"), &gain, width.into());
     }
@@ -70,6 +69,11 @@ fn piece(line: &AdviceLine, width: u16) -> String {
         width.into(),
     );
     text
+}
+
+/// The label before a line.
+pub(super) fn name(name: &str) -> String {
+    format!("  {name:NAMES$}")
 }
 
 /// Adds what to do, after `head`. Lines to paste are never wrapped.

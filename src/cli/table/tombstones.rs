@@ -1,7 +1,7 @@
 //! Deleted documents as text: sentences, who still reads them, and the choices.
 
 use super::{
-    advice::add_remedy,
+    advice::{add_remedy, name},
     layout::{bytes, paragraph, wrap},
 };
 use crate::{
@@ -10,17 +10,25 @@ use crate::{
         tombstones::answer::{ChoiceLine, PeerLine, Recorded, TombstoneSize, TombstonesAnswer},
     },
     serve::report::columns::Table,
-    text::{capital, grouped},
+    text::{capital, counted, grouped},
 };
+
+/// What the column BEHIND counts.
+const BEHIND: &str = "BEHIND counts changes still to read; for purge readers, purges; for internal replication, update sequences, which each purge raises too, so that some may remain.";
 
 pub(in crate::cli) fn tombstones(answer: &TombstonesAnswer, width: u16) -> String {
     let mut text = String::new();
-    for sentence in [count(answer), size(answer), age(answer), slowest(answer)] {
+    let sentences = match answer.tombstones {
+        Some(0) => vec![none(answer)],
+        Some(_) | None => vec![count(answer), size(answer), age(answer), slowest(answer)],
+    };
+    for sentence in sentences {
         text.push_str(&paragraph(&printable(&sentence), width));
     }
     if !answer.peers.is_empty() {
         text.push_str("\nWho reads them:\n");
         text.push_str(&peers(&answer.peers, width));
+        text.push_str(&paragraph(BEHIND, width));
     }
     for (number, choice) in answer.choices.iter().enumerate() {
         add_choice(&mut text, number + 1, choice, width);
@@ -28,13 +36,23 @@ pub(in crate::cli) fn tombstones(answer: &TombstonesAnswer, width: u16) -> Strin
     text
 }
 
-fn number(number: Option<u64>) -> String {
-    number.map_or_else(|| "an unknown number of".to_owned(), grouped)
+fn number(number: Option<u64>, one: &str, many: &str) -> String {
+    number
+        .map_or_else(|| format!("an unknown number of {many}"), |number| counted(number, one, many))
 }
 
 fn count(answer: &TombstonesAnswer) -> String {
-    let (deleted, docs) = (number(answer.tombstones), number(answer.documents));
-    format!("{} has {deleted} deleted documents and {docs} others.", answer.db)
+    let deleted = number(answer.tombstones, "deleted document", "deleted documents");
+    let others = number(answer.documents, "other", "others");
+    format!("{} has {deleted} and {others}.", answer.db)
+}
+
+fn none(answer: &TombstonesAnswer) -> String {
+    let docs = number(answer.documents, "document", "documents");
+    format!(
+        "{} has {docs} and no deleted ones: there is nothing to do. If they were just purged, the files shrink when they are compacted.",
+        answer.db
+    )
 }
 
 fn size(answer: &TombstonesAnswer) -> String {
@@ -89,7 +107,7 @@ fn age(answer: &TombstonesAnswer) -> String {
                 "Their age is unknown: the times of changes could not be read.".to_owned()
             }
             (Recorded::Nothing(asked), Some(_)) => format!(
-                "Their age is unknown: CouchDB {version} keeps no times of changes, and the recliner at {asked} has no record of this database."
+                "Their age is unknown: CouchDB {version} keeps no times of changes, and the recliner at {asked} has recorded no deletions of this database."
             ),
             (Recorded::NotAsked, Some(_)) => format!(
                 "Their age is unknown: CouchDB {version} keeps no times of changes. A running recliner records them: name it with --recliner.url."
@@ -136,9 +154,9 @@ fn peers(peers: &[PeerLine], width: u16) -> String {
 fn add_choice(text: &mut String, number: usize, choice: &ChoiceLine, width: u16) {
     text.push_str(&format!("\n{number}. {}\n", capital(&choice.choice.replace('_', " "))));
     wrap(text, "  ", &printable(&choice.does), width.into());
-    wrap(text, "  Risk: ", &printable(&choice.risk), width.into());
+    wrap(text, &name("risk"), &printable(&choice.risk), width.into());
     for remedy in &choice.remedy {
-        add_remedy(text, "  - ", remedy, width);
+        add_remedy(text, &name("do"), remedy, width);
     }
 }
 
@@ -159,9 +177,14 @@ mod tests {
         let answer = TombstonesAnswer::of(&facts, Some(files), &choices(&facts));
         let text = tombstones(&answer, 80);
         insta::assert_snapshot!(text);
-        let is_pasted = |line: &str| line.starts_with("    ");
-        let wide = text.lines().find(|line| line.chars().count() > 80 && !is_pasted(line));
-        assert_eq!(wide, None);
+        let remedies = answer.choices.iter().flat_map(|choice| &choice.remedy);
+        let commands = remedies.filter_map(|remedy| remedy.text.as_deref()).flat_map(str::lines);
+        let commands: Vec<String> = commands.map(|line| format!("    {line}")).collect();
+        for line in text.lines().filter(|line| !commands.iter().any(|it| it == line)) {
+            assert!(line.chars().count() <= 80, "{line}");
+            let is_prose = !line.starts_with("    ") || line.starts_with(&" ".repeat(9));
+            assert!(is_prose, "it looks like a command: {line}");
+        }
     }
 
     #[test]
@@ -194,7 +217,7 @@ mod tests {
             ),
             (
                 Recorded::Nothing("http://r:1/".to_owned()),
-                "keeps no times of changes, and the recliner at http://r:1/ has no record of this database.",
+                "keeps no times of changes, and the recliner at http://r:1/ has recorded no deletions of this database.",
                 true,
             ),
             (Recorded::Ages(ages), says, false),
@@ -204,6 +227,21 @@ mod tests {
             assert!(text.contains(expected), "{expected}: {text}");
             assert_eq!(serde_json::to_value(&answer).unwrap()["recorded"].is_null(), is_null);
         }
+    }
+
+    #[test]
+    fn a_database_without_deleted_documents_leaves_nothing_to_do() {
+        let mut facts = TombstoneFacts::example("orders", AutoPurge::Unknown);
+        let mut says = |deleted: u64, docs: u64| {
+            for info in facts.copies.iter_mut().filter_map(|copy| copy.info.as_mut()) {
+                (info.doc_del_count, info.doc_count) = (Some(deleted), Some(docs));
+            }
+            tombstones(&TombstonesAnswer::of(&facts, None, &choices(&facts)), 240)
+        };
+        let none = says(0, 1);
+        let first = "orders has 1 document and no deleted ones: there is nothing to do.";
+        assert!(none.starts_with(first) && !none.contains("unknown:"), "{none}");
+        assert!(says(1, 1).starts_with("orders has 1 deleted document and 1 other."));
     }
 
     #[test]

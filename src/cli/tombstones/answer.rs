@@ -50,7 +50,7 @@ pub(in crate::cli) struct TombstonesAnswer {
 #[serde(untagged)]
 pub(in crate::cli) enum Recorded {
     Ages(DeletionAges),
-    /// This recliner has no record of the database.
+    /// This recliner has recorded no deletions of the database.
     #[serde(serialize_with = "null")]
     Nothing(String),
     /// No recliner was asked, or none answered.
@@ -89,10 +89,11 @@ pub(in crate::cli) struct AgeLine {
 /// A reader of changes or purges.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct PeerLine {
-    /// `replication`, `unknown`, `incoming`, `internal_replication` or `purge_reader`.
+    /// `replication`, `unknown`, `incoming`, `copy`, `internal_replication` or `purge_reader`.
     pub(in crate::cli) kind: PeerKind,
     pub(in crate::cli) name: String,
-    /// Changes that it has not read, or purges for a purge reader; null if unknown.
+    /// Changes that it has not read; for a purge reader, purges; for internal replication, update sequences, which
+    /// each purge raises too. Null if unknown.
     pub(in crate::cli) behind: Option<u64>,
     pub(in crate::cli) last_seen: Option<String>,
     /// Its state as the replicator reports it.

@@ -22,6 +22,8 @@ pub enum PeerKind {
     Unknown,
     /// A replication into the database, which does not read its deletions.
     Incoming,
+    /// A checkpoint that the copy without deleted documents left behind.
+    Copy,
     /// Another copy of the same shards.
     InternalReplication,
     /// An index or a copy that must process purges.
@@ -42,24 +44,47 @@ pub struct Peer {
     pub kind: PeerKind,
     /// Its name, if known.
     pub name: String,
-    /// Number of changes, deletions included, or of purges, that it has not read; `None` if unknown.
+    /// Number of changes, deletions included, or of purges, that it has not read; `None` if unknown. For internal
+    /// replication, the distance of update sequences, which each purge increases too.
     pub behind: Option<u64>,
     /// When it last read, according to its own server's clock.
     pub last_seen: Option<Moment>,
     /// Its state as the replicator reports it.
     pub state: Option<String>,
+    /// The id of its checkpoint, if no replication in CouchDB's lists has it.
+    pub unlisted: Option<String>,
+    /// The sequence in its checkpoint.
+    pub(super) since: Option<String>,
+}
+
+impl Peer {
+    /// A reader of which nothing else is known.
+    pub(crate) fn new(kind: PeerKind, name: impl Into<String>) -> Self {
+        let name = name.into();
+        let (behind, last_seen, state, unlisted, since) = (None, None, None, None, None);
+        Self { kind, name, behind, last_seen, state, unlisted, since }
+    }
 }
 
 /// All peers by kind, those furthest behind first.
-pub(super) fn peers(db: &str, copies: &[ShardCopy], replications: &[Replication]) -> Vec<Peer> {
+/// `replications` is `None` if they could not be read.
+pub(super) fn peers(
+    db: &str,
+    copies: &[ShardCopy],
+    replications: Option<&[Replication]>,
+) -> Vec<Peer> {
     let mut all = replicators(db, copies, replications);
     all.extend(internal(copies));
     all.extend(purge_readers(copies));
-    // Unknown counts as furthest behind.
-    all.sort_by_key(|peer| {
+    sort(&mut all);
+    all
+}
+
+/// Sorts peers by kind; unknown counts as furthest behind.
+pub(super) fn sort(peers: &mut [Peer]) {
+    peers.sort_by_key(|peer| {
         (peer.kind, peer.behind.is_some(), std::cmp::Reverse(peer.behind), peer.name.clone())
     });
-    all
 }
 
 /// The rows of a copy, with the copy.
@@ -73,7 +98,7 @@ fn rows(copies: &[ShardCopy]) -> impl Iterator<Item = (&ShardCopy, &str, &Checkp
 }
 
 /// Checkpoints of replicators, and replications without a checkpoint.
-fn replicators(db: &str, copies: &[ShardCopy], replications: &[Replication]) -> Vec<Peer> {
+fn replicators(db: &str, copies: &[ShardCopy], replications: Option<&[Replication]>) -> Vec<Peer> {
     let mut by_id: BTreeMap<&str, Peer> = BTreeMap::new();
     for (_, id, doc) in rows(copies) {
         let is_internal = id.starts_with("shard-sync-") || id.starts_with("purge-");
@@ -84,12 +109,16 @@ fn replicators(db: &str, copies: &[ShardCopy], replications: &[Replication]) -> 
             continue;
         }
         let (kind, behind) = progress(seq, copies);
+        let since = match seq {
+            SourceSeq::Packed(seq) => Some(seq.clone()),
+            SourceSeq::Number(_) | SourceSeq::Unknown => None,
+        };
         let peer = Peer {
-            kind,
-            name: format!("checkpoint {id}"),
             behind,
             last_seen: last_session(doc),
-            state: None,
+            unlisted: replications.is_some().then(|| id.to_owned()),
+            since,
+            ..Peer::new(kind, format!("checkpoint {id}"))
         };
         // One copy may have an older checkpoint than another.
         match by_id.get(id) {
@@ -99,7 +128,7 @@ fn replicators(db: &str, copies: &[ShardCopy], replications: &[Replication]) -> 
             }
         }
     }
-    for replication in replications {
+    for replication in replications.unwrap_or_default() {
         let is_of = |end: &Option<String>| end.as_deref().is_some_and(|end| names(end, db));
         let kind = match (is_of(&replication.source), is_of(&replication.target)) {
             (true, _) => PeerKind::Replication,
@@ -118,9 +147,9 @@ fn replicators(db: &str, copies: &[ShardCopy], replications: &[Replication]) -> 
         // The same replication may be in the list of documents and in the list of jobs.
         let key =
             if id.is_empty() { replication.doc_id.as_deref().unwrap_or_default() } else { id };
-        let new = || Peer { kind, name: String::new(), behind: None, last_seen: None, state: None };
-        let peer = by_id.entry(key).or_insert_with(new);
+        let peer = by_id.entry(key).or_insert_with(|| Peer::new(kind, ""));
         peer.name = name;
+        peer.unlisted = None;
         peer.state = state.or_else(|| peer.state.take());
         if peer.kind == PeerKind::Unknown {
             peer.kind = kind;
@@ -190,11 +219,9 @@ fn internal(copies: &[ShardCopy]) -> Vec<Peer> {
         }
     }
     let peer = |((from, to), Sent { behind, last_seen })| Peer {
-        kind: PeerKind::InternalReplication,
-        name: format!("{from} to {to}"),
         behind,
         last_seen,
-        state: None,
+        ..Peer::new(PeerKind::InternalReplication, format!("{from} to {to}"))
     };
     pairs.into_iter().map(peer).collect()
 }
@@ -227,7 +254,9 @@ fn sent(copy: &ShardCopy, to: &str) -> Option<Sent> {
 fn purge_readers(copies: &[ShardCopy]) -> Vec<Peer> {
     let mut by_name: BTreeMap<String, Peer> = BTreeMap::new();
     for (copy, id, doc) in rows(copies).filter(|(_, id, _)| id.starts_with("purge-")) {
-        let name = match (&doc.ddoc_id, &doc.target) {
+        // A node reads the purges of others before it sends its own, so this copy's node may be either end.
+        let other = [&doc.target, &doc.source].into_iter().flatten().find(|it| **it != copy.node);
+        let name = match (&doc.ddoc_id, other) {
             (Some(ddoc), _) => ddoc.clone(),
             (None, Some(node)) => format!("{} to {node}", copy.node),
             (None, None) => id.to_owned(),
@@ -235,8 +264,7 @@ fn purge_readers(copies: &[ShardCopy]) -> Vec<Peer> {
         let purged = copy.info.as_ref().and_then(|info| info.purge_seq);
         let behind = purged.zip(doc.purge_seq).map(|(last, done)| last.saturating_sub(done));
         let last_seen = doc.updated_on.map(Moment::from_unix);
-        let kind = PeerKind::PurgeReader;
-        let peer = Peer { kind, name: name.clone(), behind, last_seen, state: None };
+        let peer = Peer { behind, last_seen, ..Peer::new(PeerKind::PurgeReader, name.clone()) };
         let known = by_name.entry(name).or_insert_with(|| peer.clone());
         let rank = |peer: &Peer| (peer.behind.is_none(), peer.behind);
         if rank(&peer) > rank(known) {
@@ -277,7 +305,7 @@ mod tests {
         let copies = [copy(0, local), copy(1, &json!([])), copy(2, &json!([]))];
         let known: Replications = serde_json::from_value(replications.clone()).unwrap();
         let all: Vec<Replication> = known.docs.into_iter().chain(known.jobs).collect();
-        peers("orders/eu", &copies, &all)
+        peers("orders/eu", &copies, Some(&all))
     }
 
     fn of_kind(peers: &[Peer], kind: PeerKind) -> Vec<(&str, Option<u64>, Option<String>)> {
@@ -318,6 +346,8 @@ mod tests {
         ]});
         let peers = found(&local, &lists);
         let at = || Some("2026-11-27T02:11:04Z".to_owned());
+        let unlisted: Vec<&str> = peers.iter().filter_map(|it| it.unlisted.as_deref()).collect();
+        assert_eq!(unlisted, ["phone", "into", "nothing", "file"]);
         // 7000 - 6120 in one range, 7000 - 5880 in the other.
         assert_eq!(
             of_kind(&peers, PeerKind::Replication),
@@ -351,7 +381,8 @@ mod tests {
                 "node1": [sent(UUIDS[1], "node3", 7000)],
             }}},
             { "id": "_local/purge-mrview-1", "doc": { "type": "mrview", "ddoc_id": "_design/d", "purge_seq": 2, "updated_on": 1_795_222_434 } },
-            { "id": "_local/purge-mem3-1", "doc": { "type": "internal_replication", "target": "node1", "purge_seq": 12 } },
+            { "id": "_local/purge-mem3-1", "doc": { "type": "internal_replication", "source": "node3", "target": "node1", "purge_seq": 12 } },
+            { "id": "_local/purge-mem3-2", "doc": { "type": "internal_replication", "source": "node2", "target": "node3", "purge_seq": 11 } },
         ]);
         let peers = found(&local, &json!({}));
         let at = || Some("2026-11-27T02:11:11Z".to_owned());
@@ -364,6 +395,7 @@ mod tests {
             of_kind(&peers, PeerKind::PurgeReader),
             [
                 ("_design/d", Some(10), Some("2026-11-21T00:53:54Z".to_owned())),
+                ("node3 to node2", Some(1), None),
                 ("node3 to node1", Some(0), None),
             ]
         );

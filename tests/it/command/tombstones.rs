@@ -25,6 +25,14 @@ async fn unreadable_facts_are_reported_as_unknown() {
     assert!(ran.out.starts_with("orders/2024+x has "), "{ran:?}");
     site.run(&["tombstones", "none"]).await.refuses(1, &["no database is called \"none\""]);
     recliner(&["tombstones", "none"], &[]).await.refuses(64, &["--couchdb.url"]);
+    let files = env!("CARGO_TARGET_TMPDIR");
+    let words = ["tombstones", "none", "--data-dir", files];
+    recliner(&words, &[]).await.refuses(64, &["--couchdb.url"]);
+    let help = recliner(&["tombstones", "--help"], &[]).await.out;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, says) = help.split_once("directly; ").unwrap();
+    let (commands, _) = says.split_once(" then need no CouchDB").unwrap();
+    assert!(!commands.contains("tombstones"), "{commands}");
 }
 
 #[tokio::test]

@@ -102,6 +102,29 @@ impl Client {
         Ok(all)
     }
 
+    /// How many documents of a database changed after a sequence; `None` if CouchDB does not say.
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`].
+    pub async fn changes_left(&self, db: &str, since: &str) -> Result<Option<u64>, Error> {
+        let read: wire::ChangesLeft = self.get(Route::ChangesLeft { db, since }).await?;
+        Ok(read.pending.map(|pending| pending.saturating_add(read.results.len() as u64)))
+    }
+
+    /// Whether a database exists and has a document of this id below `_local/`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`].
+    pub async fn has_local_doc(&self, db: &str, id: &str) -> Result<bool, Error> {
+        match self.get::<wire::Checkpoint>(Route::LocalDoc { db, id }).await {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// When the changes of a database were made. `None` if CouchDB does not record that, as before
     /// 3.6.
     ///

@@ -12,6 +12,14 @@ lenient! {
         pub results: Vec<ShardChange>,
     }
 
+    /// `_changes` of a database after a sequence.
+    pub struct ChangesLeft {
+        /// The changed documents, up to the limit.
+        pub results: Vec<ShardChange>,
+        /// How many more have changed.
+        pub pending: Option<u64>,
+    }
+
     /// One changed document.
     pub struct ShardChange {
         /// Its id.
@@ -50,7 +58,9 @@ lenient! {
         pub purge_seq: Option<u64>,
         /// For a client that processes purges: seconds since 1970.
         pub updated_on: Option<u64>,
-        /// For internal replication's reader of purges: the node.
+        /// For internal replication's reader of purges: the node that ran the internal replication.
+        pub source: Option<String>,
+        /// For internal replication's reader of purges: the other node.
         pub target: Option<String>,
         /// For the purge client of a view: its design document.
         pub ddoc_id: Option<String>,

@@ -3,6 +3,7 @@
 use crate::{
     advice::{DbSurvey, Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     model::correction::TOMBSTONE_BYTES,
+    sources::tombstones::copy_name,
     table::DbIx,
     text::{grouped, quote::shell_word, size::format_size_short},
 };
@@ -12,7 +13,7 @@ use serde_json::json;
 pub(crate) const RULE: Rule = Rule {
     code: "deleted_documents",
     finds: "Databases in which a large share of all documents is deleted.",
-    because: "CouchDB keeps an entry for every deleted document for ever, in both trees of the database, so that deletions replicate; compaction also keeps it. An entry takes about 200 bytes in each copy (measured from 100 to 300), 40 more for each further revision, ten times as much where a deletion kept a body; `recliner tombstones DB` measures it, and says who still reads the deletions. Every new index build and replication reads it, and it counts as live bytes. Only a purge, or a new database filled by a replication without deletions, removes it. It is a warning if only deleted documents are left. The share is `advice.deleted_documents`.",
+    because: "CouchDB keeps an entry for every deleted document for ever, also in compactions, in both trees of the database, so that deletions replicate. An entry takes about 200 bytes in each copy (measured from 100 to 300), 40 more for each further revision, ten times as much where a deletion kept a body; `recliner tombstones DB` measures it, and says who still reads the deletions. New index builds and replications read it, and it counts as live bytes. Only a purge, or a new database filled by a replication without deletions, removes it. It is a warning if only deleted documents are left. The share is `advice.deleted_documents`.",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };
@@ -67,6 +68,8 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey, bytes: u64) -> Wo
         let delete = "If the database is no longer needed, back up its design documents and its security object, then delete it.";
         remedy.insert(1, delete.into());
     }
+    let first = "See who still needs the deletions, and how else to remove them:";
+    remedy.insert(0, Remedy::tombstones(first, name));
     Wording {
         subject: Subject::Database(name.to_owned()),
         says,
@@ -82,7 +85,7 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey, bytes: u64) -> Wo
 
 /// How to replace a database by one without its deleted documents, and what is lost.
 pub(in crate::advice) fn copy_without_deleted(name: &str) -> Vec<Remedy> {
-    let into = format!("{name}-new");
+    let into = copy_name(name);
     vec![
         Remedy::choice(format!(
             "Decide whether any client still has to learn of these deletions; a replica that never receives one keeps its document. {into} also lacks the _local documents of {name} (checkpoints), its purges and old revisions, and its sequences start over: each replication, each client of _changes and each index starts from the beginning."
@@ -98,8 +101,15 @@ pub(in crate::advice) fn copy_without_deleted(name: &str) -> Vec<Remedy> {
     ]
 }
 
-/// The lines that every script begins with.
-const SCRIPT: [&str; 2] = ["(set -eu", "curl() { command curl -sS -f \"$@\"; }"];
+/// The lines that every script begins with. The replicator gets the password in a body, which curl reads as part of its
+/// configuration, so that it is on no command line.
+const SCRIPT: [&str; 3] = [
+    "(set -eu",
+    Remedy::ASK,
+    r#"escaped() { printf %s "$1" | sed 's/[\\"]/\\&/g'; }
+secret=$(escaped "$password")
+replicate() { printf 'user = "%s"\ndata = "%s"\n' "$login" "$(escaped "$1")" | curl -sS -f -K - -X POST -H 'Content-Type: application/json' "$COUCHDB_URL"/_replicate; }"#,
+];
 
 /// The document in the copy that records from where the original has to be read again.
 const COPIED_SINCE: &str = "/_local/copied-since";
@@ -110,9 +120,9 @@ fn copy_script(name: &str, into: &str) -> Remedy {
     let path = |db: &str| shell_word(&format!("/{}", encode_part(db))).into_owned();
     let (from, to) = (path(name), path(into));
     let selector = json!({ "selector": { "_deleted": { "$exists": false } } });
-    let put = "curl -u \"$COUCHDB_USER\" -X PUT";
+    let put = "ask -f -X PUT";
     let lines = [
-        format!("info=$(curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"{from})"),
+        format!("info=$(ask -f \"$COUCHDB_URL\"{from})"),
         "q=$(printf %s \"$info\" | sed -n 's/.*\"cluster\":{[^}]*\"q\":\\([0-9]*\\).*/\\1/p')"
             .to_owned(),
         "n=$(printf %s \"$info\" | sed -n 's/.*\"cluster\":{[^}]*\"n\":\\([0-9]*\\).*/\\1/p')"
@@ -121,8 +131,8 @@ fn copy_script(name: &str, into: &str) -> Remedy {
             .to_owned(),
         "case $info in *'\"partitioned\":true'*) partitioned=true ;; *) partitioned=false ;; esac"
             .to_owned(),
-        format!("security=$(curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"{from}/_security)"),
-        format!("limit=$(curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"{from}/_revs_limit)"),
+        format!("security=$(ask -f \"$COUCHDB_URL\"{from}/_security)"),
+        format!("limit=$(ask -f \"$COUCHDB_URL\"{from}/_revs_limit)"),
         format!("{put} \"$COUCHDB_URL\"{to}\"?q=${{q:?}}&n=${{n:?}}&partitioned=$partitioned\""),
         format!(
             "{put} -H 'Content-Type: application/json' \"$COUCHDB_URL\"{to}/_security -d \"$security\""
@@ -134,7 +144,7 @@ fn copy_script(name: &str, into: &str) -> Remedy {
     let lines = SCRIPT.into_iter().map(str::to_owned).chain(lines);
     Remedy::command(
         format!(
-            "Copy the database without them to {into}, which must not exist yet, with the same q, n, partitions and rights. One of the nodes will use $COUCHDB_URL, $COUCHDB_USER and $COUCHDB_PASSWORD itself:"
+            "Copy the database without them to {into}, which must not exist yet, with the same q, n, partitions and rights. One of the nodes will use $COUCHDB_URL, $COUCHDB_USER and the password itself:"
         ),
         lines.collect::<Vec<_>>().join("\n"),
     )
@@ -145,7 +155,7 @@ fn copy_script(name: &str, into: &str) -> Remedy {
 fn catch_up_script(name: &str, into: &str) -> Remedy {
     let to = shell_word(&format!("/{}", encode_part(into))).into_owned();
     let lines = [
-        format!("copied=$(curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"{to}{COPIED_SINCE})"),
+        format!("copied=$(ask -f \"$COUCHDB_URL\"{to}{COPIED_SINCE})"),
         "since=$(printf %s \"$copied\" | sed -n 's/.*\"seq\":\"\\([^\"]*\\)\".*/\\1/p')".to_owned(),
         ": \"${since:?}\"".to_owned(),
         format!(
@@ -176,16 +186,18 @@ fn replicate(
     let all: Vec<(&str, &str)> = [
         ("/source/url", "COUCHDB_URL"),
         ("/source/auth/basic/username", "COUCHDB_USER"),
-        ("/source/auth/basic/password", "COUCHDB_PASSWORD"),
+        ("/source/auth/basic/password", "secret"),
         ("/target/url", "COUCHDB_URL"),
         ("/target/auth/basic/username", "COUCHDB_USER"),
-        ("/target/auth/basic/password", "COUCHDB_PASSWORD"),
+        ("/target/auth/basic/password", "secret"),
     ]
     .into_iter()
     .chain(variables.iter().copied())
     .collect();
     let remedy = Remedy::couchdb_with_variables("", &["_replicate"], &replication, &all);
-    remedy.text.unwrap_or_default()
+    let text = remedy.text.unwrap_or_default();
+    let body = text.split_once(" -d ").map_or("", |(_, body)| body);
+    format!("replicate {body}")
 }
 
 #[cfg(test)]
@@ -219,15 +231,20 @@ mod tests {
         let found = found(1_000_000, 1_000_000);
         let texts: Vec<&str> =
             found[0].remedy.iter().filter_map(|remedy| remedy.text.as_deref()).collect();
+        let [first, texts @ ..] = &texts[..] else { panic!("{texts:?}") };
+        assert_eq!(*first, "recliner tombstones orders --couchdb.url \"$COUCHDB_URL\"");
         for part in [
             r#""url":"'"${COUCHDB_URL}"'/orders-new""#,
-            r#""password":"'"${COUCHDB_PASSWORD}"'""#,
+            r#""password":"'"${secret}"'""#,
             "\"$COUCHDB_URL\"/orders-new\"?q=${q:?}&n=${n:?}&partitioned=$partitioned\"",
             "\"$COUCHDB_URL\"/orders-new/_security -d \"$security\"",
         ] {
             assert!(texts[0].contains(part), "{part} in {}", texts[0]);
         }
         assert!(!texts[0].contains("create_target"), "{}", texts[0]);
+        for text in texts.iter().filter(|text| text.contains("\n")) {
+            assert!(!text.contains("curl -u"), "it would ask for the password each time: {text}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::{
     advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     table::DbIx,
-    text::{quote::shell_word, size::format_size_short},
+    text::size::format_size_short,
 };
 use std::collections::BTreeMap;
 
@@ -73,21 +73,26 @@ fn finding(name: &str, db: &Trees) -> Wording {
             ("shard_copies", db.shards.into()),
         ],
         remedy: vec![
-            Remedy::command(
-                format!("See who replicates it, and how far behind each peer is. If a document may be written more than {PROPOSED} times before a peer comes back, choose a higher number; otherwise the peer's version becomes a conflict."),
+            Remedy::tombstones(
                 format!(
-                    "recliner tombstones {} --couchdb.url \"$COUCHDB_URL\"",
-                    shell_word(name)
+                    "See who replicates it, and how far behind each peer is. If a document may be written more than {PROPOSED} times before a peer comes back, choose a higher number; otherwise the peer's version becomes a conflict."
                 ),
+                name,
             ),
-            Remedy::get("Note the present limit, so that you can restore it:", &[name, "_revs_limit"]),
+            Remedy::get(
+                "Note the present limit, so that you can restore it:",
+                &[name, "_revs_limit"],
+            ),
             Remedy::couchdb(
                 "Lower it; this drops nothing yet, and never a document:",
                 "PUT",
                 &[name, "_revs_limit"],
                 Some(&limit),
             ),
-            "Each compaction of its shards then drops the ids of older revisions; raising the limit again does not restore them.".into(),
+            Remedy::compact_db(
+                "Each compaction then drops the ids of older revisions; raising the limit again does not restore them.",
+                name,
+            ),
         ],
     }
 }
@@ -129,6 +134,8 @@ mod tests {
             "orders keeps up to 1000 revisions of a document: trees with more than 100 take 160 MiB, 20 % of what compactions would leave of the shards that were read."
         );
         assert_eq!(only.gain, Gain::Unknown);
+        let last = only.remedy.last().and_then(|remedy| remedy.text.as_deref());
+        assert!(last.is_some_and(|line| line.ends_with("/orders/_compact")), "{last:?}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 pub(crate) const RULE: Rule = Rule {
     code: "compaction_leftovers",
     finds: "Files that interrupted compactions left in a node's directories.",
-    because: "A node that stops during a compaction keeps the compaction's files, and CouchDB does not continue by itself: the next compaction of the same shard continues from them and removes them at its end (measured on 3.5.0), but a compaction of a view starts over. A file counts once it has not changed for ten minutes and no job of its shard runs, or for a day where running jobs are unknown. Over HTTP these files are not visible, so the rule is silent where no directory is read.",
+    because: "A node that stops during a compaction keeps the compaction's files, and CouchDB does not continue by itself: the next compaction of the same shard continues from them and removes them at its end (measured on 3.5.0), but a compaction of a view starts over. A file counts once it has not changed for ten minutes and no job of its shard runs, or for a day where running jobs are unknown. The rule is silent where no directory is read.",
     ..Rule::info(check)
 };
 

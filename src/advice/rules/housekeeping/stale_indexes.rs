@@ -10,7 +10,7 @@ use crate::{
 pub(crate) const RULE: Rule = Rule {
     code: "stale_indexes",
     finds: "View index files that no design document or no shard uses.",
-    because: "CouchDB names an index file after the functions of its design document. When these change, it builds a new file and keeps the old one until `_view_cleanup`; before 3.5.2 smoosh calls that only occasionally, after it has compacted a view. No cleanup removes the index of a deleted shard. Sizes are only known where recliner reads directories: over HTTP, it sees that an index has been replaced, but not the old file.",
+    because: "CouchDB names an index file after the functions of its design document. When these change, it builds a new file and keeps the old one until `_view_cleanup`; before 3.5.2 smoosh calls that only occasionally, after it has compacted a view. No cleanup removes the index of a deleted shard. Only directories show the sizes.",
     ..Rule::info(check)
 };
 

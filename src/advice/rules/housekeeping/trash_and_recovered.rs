@@ -10,7 +10,7 @@ use crate::{
 pub(crate) const RULE: Rule = Rule {
     code: "trash_and_recovered",
     finds: "Files that CouchDB deleted or set aside and that are still on a node's disk.",
-    because: "CouchDB moves a file to `.delete` and then deletes it; files that a crash or `[couchdb] delete_after_rename = false` leaves there are deleted when the node starts. With `[couchdb] enable_database_recovery = true` a deleted database is only renamed, with its indexes, and nothing ever deletes it. Files in `.delete` count after an hour. Over HTTP all of them are invisible, so the rule is silent where no directory is read.",
+    because: "CouchDB moves a file to `.delete` and then deletes it; files that a crash or `[couchdb] delete_after_rename = false` leaves there are deleted when the node starts. With `[couchdb] enable_database_recovery = true` a deleted database is only renamed, with its indexes, and nothing ever deletes it. Files in `.delete` count after an hour. The rule is silent where no directory is read.",
     ..Rule::info(check)
 };
 

@@ -9,7 +9,7 @@ use crate::{
 pub(crate) const RULE: Rule = Rule {
     code: "mixed_versions",
     finds: "Nodes of one cluster that run different versions of CouchDB.",
-    because: "A rolling upgrade passes through this state and should not stay in it. What counts as live bytes, how smoosh orders its channels and when index files are deleted changed between versions (3.2, 3.3, 3.4.3, 3.5.2), so copies of one shard are judged and compacted differently, and a fix works on some nodes only. The advice shows since when.",
+    because: "A rolling upgrade passes through this state and should not stay in it. What counts as live bytes, how smoosh orders its channels and when index files are deleted changed between versions (3.2, 3.3, 3.4.3, 3.5.2), so copies of one shard are judged and compacted differently,  and a fix works on some nodes only.",
     untried: Some("it takes two versions of CouchDB"),
     ..Rule::info(check)
 };

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) const RULE: Rule = Rule {
     code: "settings_differ",
     finds: "Settings about compaction, files and new databases that are not the same on all nodes.",
-    because: "Each node has its own settings, and a `PUT` to `_config` changes only one node, so it is easy to change only some of them. Then copies of one shard are compacted by different rules, and `[cluster] q` and `n` of a new database depend on the node that got the request. recliner compares smoosh's channels, `[couchdb] file_compression`, `max_dbs_open` and `max_couch_server_shards`, `[cluster] q` and `n`, and `[disk_monitor] enable`; an unset key counts as CouchDB's default. A channel that a recliner has taken over on some nodes does not count.",
+    because: "Each node has its own settings, and a `PUT` to `_config` changes only one node. Where they differ, copies of one shard are compacted by different rules, and `[cluster] q` and `n` of a new database depend on the node that got the request. recliner compares smoosh's channels, `[couchdb] file_compression`, `max_dbs_open` and `max_couch_server_shards`, `[cluster] q` and `n`, and `[disk_monitor] enable`; an unset key counts as CouchDB's default. A channel that a recliner has taken over on some nodes does not count.",
     ..Rule::info(check)
 };
 
