@@ -141,7 +141,7 @@ fn purge(facts: &TombstoneFacts) -> Choice {
     let mut remedy = vec![
         check(facts),
         Remedy::get(
-            "Make sure that all nodes are up; otherwise some copies get the purge later:",
+            "Make sure that all nodes are up: all_nodes must equal cluster_nodes; otherwise some copies get the purge later:",
             &["_membership"],
         ),
         Remedy::command(
