@@ -171,7 +171,7 @@ fn purge(facts: &TombstoneFacts) -> Choice {
     let mut remedy = checks(facts);
     remedy.extend([
         Remedy::get(
-            "Make sure that all nodes are up; otherwise some copies get the purge later:",
+            "Make sure that all nodes are up: all_nodes must equal cluster_nodes; otherwise some copies get the purge later:",
             &["_membership"],
         ),
         Remedy::command(

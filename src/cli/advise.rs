@@ -42,7 +42,7 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
         Ok((addressed(advice_of(reading, &settings), UNKNOWN_URL), exit))
     };
     let answered = args.from.answer(ask, read).await?;
-    let exit = answered.print(args.from.format, table::advice, UNKNOWN)?;
+    let exit = answered.print(args.from.format, table::advice, &unknown(&answered.answer))?;
     Ok(match &args.fail_on {
         Some(severity) if has_severity(&answered.answer, severity) => Exit::Found,
         _ => exit,
@@ -50,7 +50,16 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
 }
 
 /// What is missing after the cluster was read directly, and how to complete the printed commands.
-const UNKNOWN: &str = "growth, age and mutes of advice are unknown. $RECLINER_URL is the address of a running recliner";
+fn unknown(advice: &Advice) -> String {
+    let remedies = advice.open().flat_map(|line| &line.remedy);
+    let needs_url = remedies.filter_map(|it| it.text.as_ref()).any(|it| it.contains(UNKNOWN_URL));
+    let url = if needs_url {
+        format!(". {UNKNOWN_URL} is the address of a running recliner")
+    } else {
+        String::new()
+    };
+    format!("growth, age and mutes of advice are unknown{url}")
+}
 
 fn addressed(mut advice: Advice, url: &str) -> Advice {
     advice.advice.iter_mut().for_each(|line| address(&mut line.remedy, url));
@@ -149,5 +158,18 @@ mod tests {
         let direct = texts(UNKNOWN_URL);
         assert!(starts(&direct, "recliner what-if --recliner.url \"$RECLINER_URL\""), "{direct:?}");
         assert_eq!(default.len(), other.len());
+    }
+
+    #[test]
+    fn variable_is_explained_only_where_a_command_needs_it() {
+        let shard = |range| Shard::new("orders", "a", range, 900 << 20);
+        let said = |shards: &[Shard]| {
+            let inputs = TestCluster::with_shards(shards).inputs();
+            let view = AdviceView::found(check(&inputs, NOW), NOW);
+            unknown(&addressed(Advice::of(&view, &inputs.plan, NOW), UNKNOWN_URL))
+        };
+        assert_eq!(said(&[shard(0)]), "growth, age and mutes of advice are unknown");
+        let wasteful = said(&[shard(0).with_active(1 << 20)]);
+        assert!(wasteful.ends_with(". $RECLINER_URL is the address of a running recliner"));
     }
 }

@@ -25,6 +25,9 @@ pub(super) fn run(args: &XrayArgs) -> Result<Exit, CommandError> {
     let (mut exit, mut answers, mut shown) = (Exit::Done, Vec::new(), Vec::new());
     for name in &args.files {
         let (paths, is_database) = paths(args, name)?;
+        if is_database && let Some(note) = note_on_indexes(args) {
+            output::print_note(&note);
+        }
         let mut files = Vec::new();
         for path in paths {
             match xray_file(&path, sample, &pace) {
@@ -50,6 +53,14 @@ pub(super) fn run(args: &XrayArgs) -> Result<Exit, CommandError> {
         output::print(&table::xrayed(&shown, table::width()))?;
     }
     Ok(exit)
+}
+
+/// That indexes are missing, if CouchDB keeps them in a directory that was not given.
+fn note_on_indexes(args: &XrayArgs) -> Option<String> {
+    let data = args.data_dir.as_ref().filter(|_| args.view_index_dir.is_none())?;
+    let note = "without indexes: {} has none (.shards); if CouchDB's view_index_dir is another directory, name it with --view-index-dir";
+    let is_absent = !data.join(".shards").is_dir();
+    is_absent.then(|| note.replacen("{}", &printable(&data.display().to_string()), 1))
 }
 
 /// The files that an argument names: a path or, with a data directory, the name of a database. The flag tells

@@ -238,6 +238,7 @@ impl Disk {
             // The walks of this process handle the nodes that it reads itself.
             if on_node.ended.is_none() {
                 let is_served = nodes.contains(at);
+                draft.update_node(*at, |node| node.has_sidecar = is_served);
                 if !is_served {
                     draft.set_shows_files(*at, false);
                 }

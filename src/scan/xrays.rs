@@ -119,6 +119,7 @@ type XrayOrder = (String, oneshot::Sender<()>);
 #[derive(Clone, Debug)]
 pub struct XrayHandle {
     orders: mpsc::Sender<XrayOrder>,
+    settings: watch::Receiver<Arc<XraySettings>>,
     /// The results so far, and the running reading.
     pub kept: watch::Receiver<Arc<KeptXrays>>,
 }
@@ -127,7 +128,16 @@ impl XrayHandle {
     /// A handle without a task, which accepts nothing.
     #[must_use]
     pub fn none() -> Self {
-        Self { orders: mpsc::channel(1).0, kept: watch::channel(Arc::default()).1 }
+        let settings = watch::channel(Arc::default()).1;
+        Self { orders: mpsc::channel(1).0, settings, kept: watch::channel(Arc::default()).1 }
+    }
+
+    /// Whether this process or a sidecar reads any of a database's files.
+    #[must_use]
+    pub fn can_read(&self, snapshot: &Snapshot, db: &str) -> bool {
+        let settings = self.settings.borrow();
+        // Only its answer shows which nodes' files a sidecar has.
+        settings.peers.is_some() || !files_of(&settings, snapshot, db).0.is_empty()
     }
 
     /// Has a database's files read, unless that was done in the last minute.
@@ -172,9 +182,10 @@ impl XrayTask {
         let (orders_tx, orders) = mpsc::channel(MAX_WAITING);
         let (published, kept) = watch::channel(Arc::default());
         let (waiting, kept_now, looked) = Default::default();
+        let handle = XrayHandle { orders: orders_tx, settings: settings.clone(), kept };
         let task =
             Self { clock, settings, scanner, orders, waiting, kept: kept_now, published, looked };
-        (task, XrayHandle { orders: orders_tx, kept })
+        (task, handle)
     }
 
     /// Reads until `stop`.
@@ -433,7 +444,7 @@ fn inside(xray: &Xray, at: Moment) -> Option<Inside> {
 mod tests {
     use super::*;
     use crate::{
-        model::facts::Facts,
+        model::facts::{Facts, Measurement},
         scan::{ScanSettings, ScanTask},
         sources::inventory::{SilentSource, Source},
         table::{DbName, Draft},
@@ -464,6 +475,40 @@ mod tests {
         assert_eq!(times, [0, 0, 91]);
         assert_eq!(handle.kept.borrow().of("clients").at, None);
         stop.cancel();
+    }
+
+    #[test]
+    fn files_can_be_read_here_or_by_any_sidecar() {
+        let mut draft = Draft::new(1);
+        let node = draft.get_or_add_node("couchdb@a");
+        let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".1" });
+        let ix = draft.get_or_add_shard(node, db, Some(Range { from: 0, to: u32::MAX }));
+        let measured = |source| Facts {
+            measured_at: Some(Measurement { at: Moment::from_unix(1_000), source }),
+            ..Facts::sized(MIB, MIB)
+        };
+        draft.set_facts(ix, measured(FactSource::Http));
+        let over_http = draft.publish(Moment::from_unix(1_000));
+        draft.set_facts(ix, measured(FactSource::Files));
+        let from_files = draft.publish(Moment::from_unix(1_000));
+        let can_read = |settings: XraySettings, snapshot| {
+            let settings = watch::channel(Arc::new(settings)).1;
+            XrayHandle { settings, ..XrayHandle::none() }.can_read(snapshot, "orders")
+        };
+        let directories = NodeDirectories { data: "/data".into(), views: None };
+        let here = |bytes_per_second| XraySettings {
+            local: Some(("couchdb@a".into(), directories.clone())),
+            bytes_per_second,
+            ..XraySettings::default()
+        };
+        let _installed = rustls::crypto::ring::default_provider().install_default();
+        let addresses = ["http://couch-a:10984".parse().unwrap()];
+        let peers = PeersSource::new(&addresses, None, Clock::System).unwrap().map(Arc::new);
+        let sidecar = XraySettings { peers, ..XraySettings::default() };
+        assert!(can_read(sidecar, &over_http), "CouchDB's numbers may be newer than the sidecar's");
+        assert!(can_read(here(1), &from_files) && !can_read(here(0), &from_files));
+        assert!(!can_read(here(1), &over_http), "the files are not the node's own");
+        assert!(!can_read(XraySettings::default(), &from_files));
     }
 
     #[test]

@@ -82,6 +82,8 @@ pub struct Node {
     pub skipped_shards: bool,
     /// The content of its directories, if this process can read them.
     pub disk_usage: Option<DiskUsage>,
+    /// Whether a sidecar measures its shard and index files.
+    pub has_sidecar: bool,
     /// The largest compaction files on it, of running compactions or left over.
     pub compactions: Vec<CompactionFiles>,
     /// The volumes that hold these directories.

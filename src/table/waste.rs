@@ -18,6 +18,7 @@ pub struct Waste {
     directories: PartialSum,
     unmeasured: u64,
     unread_directories: u64,
+    sidecars: u64,
 }
 
 impl Waste {
@@ -59,6 +60,11 @@ impl Waste {
         self.unread_directories
     }
 
+    /// Number of these whose shard and index files a sidecar measures, but nothing else.
+    pub const fn measured_by_sidecars(self) -> u64 {
+        self.sidecars
+    }
+
     /// Shards, unused files, and views if they are known only by their files.
     fn of_files_on(snapshot: &Snapshot, node: NodeIx) -> Self {
         let mut files = Self::of_kind(snapshot, node, TargetKind::Db);
@@ -71,6 +77,7 @@ impl Waste {
             }
             files.directories.add(unused, false);
             files.unread_directories = u64::from(unused.is_none());
+            files.sidecars = u64::from(unused.is_none() && state.has_sidecar);
         }
         if snapshot.has_views() {
             return files;
@@ -87,6 +94,7 @@ impl Waste {
             directories: PartialSum::default(),
             unmeasured: sums.unmeasured(),
             unread_directories: 0,
+            sidecars: 0,
         }
     }
 
@@ -140,6 +148,7 @@ impl Add for Waste {
             directories: self.directories.and(other.directories),
             unmeasured: self.unmeasured.saturating_add(other.unmeasured),
             unread_directories: self.unread_directories.saturating_add(other.unread_directories),
+            sidecars: self.sidecars.saturating_add(other.sidecars),
         }
     }
 }

@@ -90,6 +90,7 @@ fn gain(gain: &AdviceGain) -> Option<String> {
     Some(match &*gain.kind {
         "bytes" => format!("{} reclaimable", format_size_short(value)),
         "seconds" => format!("{} of work", duration::format_rounded(Duration::from_secs(value))),
+        "risk" if value == 0 => return None,
         "risk" => format!("{} at risk", format_size_short(value)),
         other => format!("{value} {}", printable(other)),
     })

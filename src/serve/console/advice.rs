@@ -75,7 +75,7 @@ fn piece(line: &AdviceLine, now: Moment) -> Markup {
             @match (&*line.gain.kind, line.gain.value) {
                 ("bytes", Some(gain)) => { "It would free " (bytes(Some(gain))) ". " }
                 ("seconds", Some(gain)) => { "It would save " (seconds(Some(gain as f64))) " of a node's work. " }
-                ("risk", Some(gain)) => { "At risk: " (bytes(Some(gain))) ". " }
+                ("risk", Some(gain @ 1..)) => { "At risk: " (bytes(Some(gain))) ". " }
                 _ => {}
             }
             @if let Some(since) = &line.since { "Found " (ago(since, now)) ". " }

@@ -33,6 +33,8 @@ pub(in crate::serve) struct DatabaseAnswers {
     pub(in crate::serve) runs: Vec<RunLine>,
     /// What the bytes of its files consist of.
     pub(in crate::serve) xray: DatabaseXray,
+    /// Whether this recliner or a sidecar reads any of them.
+    pub(in crate::serve) can_xray: bool,
     /// Whether the cluster is one node, so that nothing has copies.
     pub(in crate::serve) has_one_node: bool,
     /// Whether this server accepts orders.
@@ -53,17 +55,11 @@ pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
         ),
         Part::new("runs", run(answers)),
         Part::new("copies", copies(answers)),
-        Part::new("inside", inside::panel(&answers.xray, has_files_read(answers), answers.now)),
+        Part::new("inside", inside::panel(&answers.xray, answers.can_xray, answers.now)),
         jobs::of_one(&answers.outcomes, answers.now),
         events::of_one(&answers.events, answers.now, &answers.db),
     ];
     Page::live(Screen::Databases, answers.db.clone(), parts)
-}
-
-/// Whether this recliner or a sidecar reads any of its files.
-fn has_files_read(answers: &DatabaseAnswers) -> bool {
-    let mut sources = answers.targets.iter().flat_map(|it| it.target.sources.values());
-    sources.any(|source| source == "files")
 }
 
 /// The database's line of the list in sentences, and as a bar.

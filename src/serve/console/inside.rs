@@ -11,11 +11,11 @@ use crate::{
 use maud::{Markup, html};
 use wall_clock::Moment;
 
-/// The panel on a database's page; `is_read` says whether any of its files can be read.
-pub(super) fn panel(xray: &DatabaseXray, is_read: bool, now: Moment) -> Markup {
+/// The panel on a database's page; `can_xray` says whether anyone reads its files.
+pub(super) fn panel(xray: &DatabaseXray, can_xray: bool, now: Moment) -> Markup {
     html! {
         h2 { "Inside the files" }
-        @if !is_read && xray.sum.is_none() {
+        @if !can_xray && xray.sum.is_none() {
             p.quiet { "Unknown: neither this recliner nor a sidecar reads the files of its nodes. " a href="docs/files.html" { "Reading files" } }
         } @else {
             (found(xray, now))

@@ -91,7 +91,7 @@ fn sums(answers: &OverviewAnswers) -> Markup {
         div.cards {
             div.card { b { (of_files) (bytes(space.file_bytes)) } span { "on disk: " (space.summed()) @if space.unmeasured > 0 { "; " (counted(space.unmeasured, "size is", "sizes are")) " unknown" } @if space.estimated > 0 { "; " (counted(space.estimated, "view is", "views are")) " estimated from one file" } } }
             div.card { b { (of_waste) (bytes(space.reclaimable_bytes)) } span { "reclaimable by compaction" } }
-            div.card { b { @if space.unused_bytes.is_some() { (of_unused) } (bytes(space.unused_bytes)) } span { "in unused files" @if space.unread_directories > 0 { "; " @if status.nodes.len() == 1 { code { "--data-dir" } " reads them" } @else { (counted(space.unread_directories, "node's directories are", "nodes' directories are")) " not read" } } } }
+            div.card { b { @if space.unused_bytes.is_some() { (of_unused) } (bytes(space.unused_bytes)) } span { "in unused files" @if space.unread_directories > 0 { "; " @if status.nodes.len() == 1 { code { "--data-dir" } " reads them" } @else { (counted(space.unread_directories, "node's", "nodes'")) " leftovers and trash are unknown" } } } }
             div.card { b { (count(space.targets)) } span { "targets: shards, views, cleanups" } }
             div.card { b { (count(space.waiting)) } span { "waiting for compaction" } }
             div.card { b {

@@ -543,9 +543,11 @@ async fn database(state: &AppState, db: &str) -> Result<Page, ApiError> {
             && (subject == db || subject.starts_with(&design) || found.subjects.contains(subject))
     };
     let advice = advice_of(state).advice.into_iter().filter(about).collect();
-    let name = db.to_owned();
-    let runs = move |plan: Arc<Plan>| Ok(RunList::of_database(&plan, &name));
-    let RunList { runs } = in_turn(state, runs).await?;
+    let (name, xrays) = (db.to_owned(), state.xrays.clone());
+    let of_plan = move |plan: Arc<Plan>| {
+        Ok((RunList::of_database(&plan, &name), xrays.can_read(&plan.snapshot, &name)))
+    };
+    let (RunList { runs }, can_xray) = in_turn(state, of_plan).await?;
     Ok(console::database(&DatabaseAnswers {
         db: db.to_owned(),
         line,
@@ -556,6 +558,7 @@ async fn database(state: &AppState, db: &str) -> Result<Page, ApiError> {
         advice,
         runs,
         xray: state.xrays.kept.borrow().of(db),
+        can_xray,
         has_one_node: state.plan.borrow().snapshot.only_node().is_some(),
         takes_orders: state.allow.admin,
         now,

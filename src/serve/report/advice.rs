@@ -237,7 +237,15 @@ fn not_looked_at(waste: Waste, is_alone: bool) -> String {
             counted(some, "shard or view was", "shards and views were")
         ),
     };
-    let directories = match waste.unread_directories() {
+    let sidecars = waste.measured_by_sidecars();
+    let beside = match sidecars {
+        0 => String::new(),
+        some => format!(
+            " Leftovers and trash on {} are known only to the sidecars there: `recliner advise --recliner.url URL` with each sidecar's URL shows them.",
+            counted(some, "node", "nodes")
+        ),
+    };
+    let directories = match waste.unread_directories() - sidecars {
         0 => String::new(),
         _ if is_alone => " Leftovers, trash and the sizes of stale indexes are unknown; to read them from CouchDB's directory, add `--data-dir /opt/couchdb/data`.".to_owned(),
         some => format!(
@@ -245,7 +253,7 @@ fn not_looked_at(waste: Waste, is_alone: bool) -> String {
             counted(some, "node", "nodes")
         ),
     };
-    shards + &directories
+    shards + &beside + &directories
 }
 
 /// A sentence about the waste and, if recliner starts compactions now, that it does; empty while no size is known.

@@ -5,6 +5,7 @@ use super::{
     mutate::xray_adds_up,
     *,
 };
+use crate::design::Encoder;
 use proptest::prelude::*;
 
 fn whole(bytes: &[u8]) -> Xray {
@@ -60,18 +61,54 @@ fn the_parts_of_recorded_files_add_up_and_agree_with_the_header() {
 
 /// A tree of more than a megabyte, so that a sample reads only part of it.
 fn large() -> Vec<u8> {
+    let (file, root) = large_tree(|leaf, _| {
+        // Rows of very different lengths that do not compress.
+        let length = 50 + leaf * 37 % 190;
+        let bytes = (0..length).map(|it| (it * it % 251).try_into().unwrap());
+        let head = [&[109][..], &u32::try_from(length).unwrap().to_be_bytes()].concat();
+        head.into_iter().chain(bytes).collect()
+    });
+    with_local_tree(file, &root)
+}
+
+/// A compacted database of one tree of sequences, whose last third of documents has larger bodies.
+fn bodies_of_two_sizes() -> Vec<u8> {
+    let (file, root) = large_tree(|leaf, row| {
+        let (id, body) = (leaf * 8 + usize::from(row), if leaf < 1000 { 200 } else { 1_500 });
+        let mut out = Encoder::part(Vec::new());
+        let sizes = |out: &mut Encoder| {
+            out.tuple(2);
+            out.integer(body);
+            out.integer(2 * body);
+        };
+        out.tuple(4);
+        let noise = |seed: u64| random_bits(seed, id as u64).to_be_bytes();
+        out.bytes(&[noise(1), noise(2), noise(3), noise(4)].concat());
+        out.integer(0);
+        sizes(&mut out);
+        out.begin_list(1);
+        out.tuple(2);
+        out.integer(1);
+        out.tuple(3);
+        out.bytes(&[7; 16]);
+        out.tuple(5);
+        out.integer(0);
+        out.integer(10);
+        out.integer(1);
+        sizes(&mut out);
+        // No attachments, no successors, and the end of the list.
+        (0..3).for_each(|_| out.nil());
+        out.finish()
+    });
+    with_trees(file, &root, NIL)
+}
+
+/// The leaves and the root of a tree with these rows.
+fn large_tree(row: impl Fn(usize, u8) -> Vec<u8>) -> (Vec<u8>, Vec<u8>) {
     let mut file = vec![7; 100];
     let mut references = Vec::new();
     for leaf in 0..1500_usize {
-        let rows: Vec<(u8, Vec<u8>)> = (0..8_u8)
-            .map(|row| {
-                // Rows of very different lengths that do not compress.
-                let length = 50 + leaf * 37 % 190;
-                let bytes = (0..length).map(|it| (it * it % 251).try_into().unwrap());
-                let head = [&[109][..], &u32::try_from(length).unwrap().to_be_bytes()].concat();
-                (row, head.into_iter().chain(bytes).collect())
-            })
-            .collect();
+        let rows: Vec<(u8, Vec<u8>)> = (0..8_u8).map(|at| (at, row(leaf, at))).collect();
         let begin = file.len() as u64;
         let at = append(&mut file, &node(b"kv_node", &rows));
         references.push((u8::try_from(leaf % 256).unwrap(), state(at, file.len() as u64 - begin)));
@@ -79,7 +116,21 @@ fn large() -> Vec<u8> {
     let before = file.len() as u64;
     let root = append(&mut file, &node(b"kp_node", &references));
     let all = before - 100 + (file.len() as u64 - root);
-    with_local_tree(file, &state(root, all))
+    (file, state(root, all))
+}
+
+/// What a compaction copies beside the rows varies more than the rows.
+#[test]
+fn error_of_a_sample_includes_bodies_that_are_clustered_by_sequence() {
+    let file = bodies_of_two_sizes();
+    let after = whole(&file).after_compaction.unwrap();
+    assert!(after > 8 << 20, "{after}");
+    let outside = (0..100).filter(|seed| {
+        let sampled = xray(&file.as_slice(), Some(Sample { share: 0.01, seed: *seed })).unwrap();
+        sampled.after_compaction.unwrap().abs_diff(after) > sampled.error
+    });
+    let outside = outside.count();
+    assert!((1..=10).contains(&outside), "{outside} of 100 runs are outside");
 }
 
 #[test]
@@ -156,11 +207,16 @@ fn node(kind: &[u8; 7], pairs: &[(u8, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// A header with this tree of `_local` documents.
-fn with_local_tree(mut file: Vec<u8>, root: &[u8]) -> Vec<u8> {
-    let nil: &[u8] = &[100, 0, 3, b'n', b'i', b'l'];
+fn with_local_tree(file: Vec<u8>, root: &[u8]) -> Vec<u8> {
+    with_trees(file, NIL, root)
+}
+
+const NIL: &[u8] = &[100, 0, 3, b'n', b'i', b'l'];
+
+/// A header with a tree of sequences and one of `_local` documents.
+fn with_trees(mut file: Vec<u8>, seq: &[u8], local: &[u8]) -> Vec<u8> {
     let head: &[&[u8]] = &[&[131, 104, 9, 100, 0, 9], b"db_header", &[97, 8, 97, 5, 97, 0]];
-    let record =
-        [head.concat(), nil.to_vec(), nil.to_vec(), root.to_vec(), nil.to_vec(), nil.to_vec()];
+    let record = [&head.concat(), NIL, seq, local, NIL, NIL];
     append_header(&mut file, &record.concat());
     file
 }

@@ -106,6 +106,8 @@ impl DbCompaction {
         (key, value): (Term<'_>, Term<'_>),
         compression: Compression,
     ) -> Result<(), WalkError> {
+        // A sample may end before the first batch is full.
+        self.seqs.get_or_insert_with(|| AppendTree::new(compression));
         let contents = row.revisions.iter().filter(|revision| revision.content.is_some()).count();
         let (of_row, of_content) = RECORD_BYTES;
         self.buffered +=

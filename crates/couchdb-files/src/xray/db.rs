@@ -59,6 +59,9 @@ fn docs_by_seq(
             row.read(DocTree::Seq, key, value)?;
             add_row(parts, &mut shares, &row, (key, value), 0);
             if leaf.is_copied {
+                failed = bytes_beside(reader, &row).map(|bytes| parts.beside_rows += bytes);
+            }
+            if leaf.is_copied && failed.is_ok() {
                 failed = compaction.doc(reader, &row, (key, value), leaf.compression);
             }
             failed.is_ok().then_some(())
@@ -68,6 +71,18 @@ fn docs_by_seq(
         Ok(())
     })?;
     Ok(weight)
+}
+
+/// The bytes of the bodies and attachments that a compaction copies of a document.
+fn bytes_beside(reader: &mut Reader<'_>, row: &DocRow<'_>) -> Result<u64, WalkError> {
+    let mut bytes = 0_u64;
+    let leaves = row.revisions.iter().filter(|revision| revision.leaf);
+    for content in leaves.filter_map(|revision| revision.content) {
+        let body = Body::of(reader, content)?;
+        bytes = bytes.saturating_add(body.stored);
+        body.each_attachment(|attachment| bytes = bytes.saturating_add(attachment.length));
+    }
+    Ok(bytes)
 }
 
 fn docs_by_id(

@@ -157,6 +157,8 @@ pub(super) struct Parts {
     /// The variance of the sum of all parts, and of the size after a compaction.
     variance: f64,
     copy_variance: f64,
+    /// Bytes that a compaction copies beside the rows: bodies and attachments of the tree of sequences.
+    pub(super) beside_rows: u64,
     /// The end of the last referenced bytes.
     pub(super) end: u64,
 }
@@ -200,8 +202,7 @@ impl Parts {
             }
         }
         self.variance += samples.all.variance();
-        let relative = samples.copied.relative_variance() + samples.weights.relative_variance();
-        self.copy_variance += relative * samples.all.mean() * samples.all.mean();
+        self.copy_variance += samples.copy_variance();
         self.end = self.end.max(samples.end);
     }
 
@@ -258,16 +259,19 @@ pub(super) struct Samples {
     counts: [Mean; Part::ALL.len()],
     /// Bytes that are not dead.
     all: Mean,
-    /// The same for the leaves that the simulated compaction copies.
+    /// Bytes that a compaction writes for a leaf, of the leaves that the simulated one copies.
     copied: Mean,
-    /// The number of leaves that each stands for.
+    /// The number of leaves that each leaf stands for.
     weights: Mean,
+    /// Sums over the copied leaves: of the weights, and of the weights times the bytes.
+    copied_weights: f64,
+    copied_products: f64,
     end: u64,
 }
 
 impl Samples {
-    /// Adds the parts of a leaf that stands for `weight` leaves.
-    pub(super) fn add(&mut self, parts: &Parts, weight: f64, is_copied: bool) {
+    /// Adds the parts of a leaf of `stored` bytes that stands for `weight` leaves.
+    pub(super) fn add(&mut self, parts: &Parts, stored: f64, weight: f64, is_copied: bool) {
         let means = self.bytes.iter_mut().zip(&mut self.counts);
         for ((bytes, count), (own, number)) in means.zip(parts.sums) {
             bytes.add(own as f64 * weight);
@@ -278,9 +282,29 @@ impl Samples {
         self.all.add(live * weight);
         self.weights.add(weight);
         if is_copied {
-            self.copied.add(live);
+            let bytes = stored + parts.beside_rows as f64;
+            self.copied.add(bytes);
+            self.copied_weights += weight;
+            self.copied_products += weight * bytes;
         }
         self.end = self.end.max(parts.end);
+    }
+
+    /// The variance of the estimated number of leaves times the mean of the copied ones, to first order: of the sum of
+    /// both relative deviations of each leaf, because a large leaf stands for fewer leaves.
+    fn copy_variance(&self) -> f64 {
+        let Self { copied, weights, copied_weights, copied_products, .. } = self;
+        let (bytes, weight) = (copied.mean(), weights.mean());
+        if bytes <= 0.0 || weight <= 0.0 {
+            return 0.0;
+        }
+        let per_copied = weights.count / copied.count;
+        let together = copied_products / (bytes * weight) - copied_weights / weight;
+        let squares = weights.relative_squares()
+            + per_copied * per_copied * copied.relative_squares()
+            + 2.0 * per_copied * together;
+        let relative = squares.max(0.0) / (weights.count - 1.0).max(1.0) / weights.count;
+        relative * (bytes * weight).powi(2)
     }
 }
 
@@ -303,10 +327,9 @@ impl Mean {
         self.sum / self.count.max(1.0)
     }
 
-    /// The variance of the mean divided by its square.
-    fn relative_variance(&self) -> f64 {
-        let mean = self.mean();
-        if mean > 0.0 { self.variance() / (mean * mean) } else { 0.0 }
+    /// The sum of the squares of the deviations from the mean, each divided by it.
+    fn relative_squares(&self) -> f64 {
+        (self.squares / self.mean().powi(2) - self.count).max(0.0)
     }
 
     /// The variance of the mean.

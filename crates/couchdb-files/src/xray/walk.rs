@@ -135,7 +135,7 @@ impl Walk<'_> {
                     leaves += weight;
                     bytes_of_leaves += weight * stored;
                     copied += f64::from(is_copied);
-                    samples.add(&parts, weight, is_copied);
+                    samples.add(&parts, stored, weight, is_copied);
                 }
                 None => self.parts.add(Part::Unreadable, 0, 1),
             }

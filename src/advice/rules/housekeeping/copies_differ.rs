@@ -8,14 +8,14 @@ use crate::{
     model::rounding::to_bytes,
     plan::pressure::Signal,
     table::{DbIx, TargetRef},
-    text::{counted, grouped, listed},
+    text::{counted, grouped, listed, quote::shell_word},
 };
-use couchdb_names::Range;
+use couchdb_names::{Range, encode_part};
 
 pub(crate) const RULE: Rule = Rule {
     code: "copies_differ",
     finds: "Copies of a shard that differ in the number or size of their documents although nothing is written to them.",
-    because: "Nodes replicate each write to the other copies of its range, and a node that was down receives what it lacks when it returns. Then all copies have the same documents, deleted documents and uncompressed bytes to the last byte (tried on 3.5.2: with conflicts, attachments, purges and compactions). What a reader gets depends on the copies that answer, so a lasting difference makes answers vary, counts above all. Copies are compared only if all copies of the database were read, none is being split, and each was read twice, five minutes apart, with the same sequence: so only a running recliner finds this, not a command that reads the cluster once. If only bytes differ (severity info), one copy has other revisions, or a sum from an old version of CouchDB. `_sync_shards` sends each copy what it lacks since the last checkpoint; it deletes nothing. It does not repeat a purge to a copy that was restored from before that purge, and such a copy may bring what was purged back to the others (tried on 3.5.2): only the same purge helps.",
+    because: "Nodes replicate each write to the other copies of its range, and a node that was down receives what it lacks when it returns. Then all copies have the same documents, deleted documents and uncompressed bytes to the last byte (tried on 3.5.2: with conflicts, attachments, purges and compactions). What a reader gets depends on the copies that answer, so a lasting difference makes answers vary, counts above all. Copies are compared only if all were read twice, five minutes apart, with the same sequence, and none is being split: so only a running recliner finds this. If only bytes differ (severity info), one copy has other revisions, or a sum from an old version of CouchDB. `_sync_shards` sends each copy what it lacks since the last checkpoint; it deletes nothing. It repeats no purge, and a copy restored from before one may bring back what was purged (tried on 3.5.2): only the same purge helps.",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };
@@ -125,8 +125,9 @@ fn remedy(db: &str, copies: &Copies<'_>, difference: &CopyDifference) -> Vec<Rem
     };
     let mut remedy: Vec<Remedy> =
         copies.iter().take(MAX_COMMANDS).filter_map(|(target, _)| look(target)).collect();
+    remedy.extend(compare(copies));
     if difference.in_purges() {
-        remedy.push("If documents were purged, purge them again first, with the same revisions (POST /DB/_purge): copies that did it before ignore it, and replication may otherwise bring them back. Without a list of what was purged, compare the ids in the copies (GET /_node/NODE/SHARD/_all_docs) before going on.".into());
+        remedy.push("If documents were purged, purge them again first, with the same revisions (POST /DB/_purge): copies that did it before ignore it, and replication may otherwise bring them back.".into());
     }
     remedy.push(Remedy::couchdb(
         "If they still differ, make the nodes send each other what the copies lack; this deletes nothing:",
@@ -139,6 +140,39 @@ fn remedy(db: &str, copies: &Copies<'_>, difference: &CopyDifference) -> Vec<Rem
             .into(),
     );
     remedy
+}
+
+/// The command that lists what only one of two copies has: those that differ most in what was found to differ.
+fn compare(copies: &Copies<'_>) -> Option<Remedy> {
+    let sum = |copy: &CopyReading| (copy.docs, copy.deleted, copy.external_bytes);
+    let spread = |of: fn(&CopyReading) -> u64| {
+        let values = || copies.iter().map(|(_, copy)| of(copy));
+        values().max().unwrap_or_default() - values().min().unwrap_or_default()
+    };
+    let by_deleted = spread(|copy| copy.deleted) > spread(|copy| copy.docs);
+    let key = |(_, copy): &&(TargetRef<'_>, &CopyReading)| {
+        (if by_deleted { copy.deleted } else { copy.docs }, sum(copy))
+    };
+    let (least, most) = (copies.iter().min_by_key(key)?.0, copies.iter().max_by_key(key)?.0);
+    let rows = |target: TargetRef<'_>, file: &str| {
+        let path =
+            ["_node", target.node(), &target.shard_name()?].map(|it| encode_part(it).to_string());
+        let path = format!("/{}/_changes?style=all_docs", path.join("/"));
+        let path = shell_word(&path).into_owned();
+        Some(format!("rows {path} >{file}"))
+    };
+    let lines = [
+        "(set -eu; cd \"$(mktemp -d)\"".to_owned(),
+        "rows() { curl -sS -f -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"\"$1\" >rows; sed -n 's/,$//; s/^{\"seq\":[^,]*,//p' rows | LC_ALL=C sort; }".to_owned(),
+        rows(least, "one")?,
+        rows(most, "two")?,
+        "LC_ALL=C comm -3 one two)".to_owned(),
+    ];
+    let (least, most) = (least.node(), most.node());
+    let says = format!(
+        "See which revisions, also of deleted documents, only {least} has (left) or only {most} has (indented); with the same revisions in both, nothing is printed:"
+    );
+    Some(Remedy::command(says, lines.join("\n"))).filter(|_| least != most)
 }
 
 #[cfg(test)]
@@ -202,15 +236,26 @@ mod tests {
             "The copies of orders's range 00-1f differ although nothing is written to them: c has 1,440 documents and 0 deleted ones and a and b have 588 documents and 20 deleted ones. Possible causes: a node was down, a file was restored, or replication between the nodes broke off."
         );
         assert_eq!(found.evidence[2], ("missing_documents", 852_u64.into()));
+        let told = "(set -eu; cd \"$(mktemp -d)\"\nrows() { curl -sS -f -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"\"$1\" >rows; sed -n 's/,$//; s/^{\"seq\":[^,]*,//p' rows | LC_ALL=C sort; }\nrows '/_node/a/shards%2F00000000-1ffffffe%2Forders.1/_changes?style=all_docs' >one\nrows '/_node/c/shards%2F00000000-1ffffffe%2Forders.1/_changes?style=all_docs' >two\nLC_ALL=C comm -3 one two)";
         let commands: Vec<&str> =
             found.remedy.iter().filter_map(|remedy| remedy.text.as_deref()).collect();
         assert_eq!(
             commands[2..],
             [
                 "curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"/_node/c/shards%2F00000000-1ffffffe%2Forders.1",
+                told,
                 "curl -u \"$COUCHDB_USER\" -X POST -H 'Content-Type: application/json' \"$COUCHDB_URL\"/orders/_sync_shards",
             ]
         );
+    }
+
+    #[test]
+    fn copies_that_differ_only_in_deletions_are_compared_with_them() {
+        let found = one(cluster([(0, 1_500, 9, 0), (0, 1_200, 9, 0), (0, 1_500, 9, 0)]));
+        let compare = found.remedy.iter().find(|it| it.says.starts_with("See which")).unwrap();
+        assert!(compare.says.contains("only b has (left) or only c has"), "{}", compare.says);
+        let same = one(cluster([(9, 5, 1_200, 0), (9, 5, 1_000, 0), (9, 5, 1_200, 0)]));
+        assert!(same.remedy.iter().any(|it| it.says.contains("only b has (left)")), "{same:?}");
     }
 
     #[test]

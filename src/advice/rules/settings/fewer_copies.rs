@@ -2,7 +2,9 @@
 
 use super::nodes::{configs, value};
 use crate::{
-    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
+    advice::{
+        Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording, grouped_by, total,
+    },
     table::{DbIx, ShardMapEntry},
     text::{counted, listed},
 };
@@ -11,7 +13,7 @@ use std::collections::BTreeSet;
 pub(crate) const RULE: Rule = Rule {
     code: "fewer_copies",
     finds: "Databases whose ranges have fewer copies than `[cluster] n`, although there are enough nodes.",
-    because: "The number of copies is fixed when a database is created: `n`, 3 by default, or the number of nodes at that time if that is smaller. Nodes that join later get no copies of existing databases (couchdb#1729). So the databases of a first node, including `_users` and `_replicator`, stay on it alone: while it is down nobody can log in, and only its disk has these documents. It is a warning about CouchDB's own databases; others may have been created with fewer copies on purpose (`?n=1`).",
+    because: "The number of copies is fixed when a database is created: `n`, 3 by default, or the number of nodes at that time if that is smaller. Nodes that join later get no copies of existing databases (couchdb#1729). So the databases of a first node, including `_users` and `_replicator`, stay on it alone: while it is down nobody can log in. Live bytes that only one node has are at risk. It is a warning about CouchDB's own databases; others may have fewer copies on purpose (`?n=1`).",
     severities: &[Severity::Info, Severity::Warning],
     ..Rule::info(check)
 };
@@ -27,16 +29,25 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         Some(text) => text.trim().parse().ok(),
     });
     let Some(wanted) = wanted.min().flatten().map(|copies| copies.min(members)) else { return };
-    for (db, sums) in situation.survey.dbs() {
+    for (db, _) in situation.survey.dbs() {
         let map = situation.snapshot().shard_map(db);
         if u64::from(map.copies) >= wanted.saturating_mul(map.ranges.into()) || map.ranges == 0 {
             continue;
         }
         let is_own = situation.db_name(db).starts_with('_');
         let severity = if is_own { Severity::Warning } else { Severity::Info };
-        let gain = Gain::Risk(sums.file_bytes);
+        let gain = bytes_on_one_node(situation, db).map_or(Gain::Unknown, Gain::Risk);
         findings.offer_as(severity, gain, || finding(situation, db, map, wanted));
     }
+}
+
+/// Live bytes that are lost with one node: those of ranges with one copy. None if such a size is unknown.
+fn bytes_on_one_node(situation: &Situation<'_>, db: DbIx) -> Option<u64> {
+    let copies = situation.shards_of(db).map(|copy| (copy.range(), copy.active_bytes()));
+    let ranges = grouped_by(copies).into_values();
+    let alone: Option<Vec<u64>> =
+        ranges.filter(|copies| copies.len() == 1).map(|copies| copies[0]).collect();
+    alone.map(total)
 }
 
 fn finding(situation: &Situation<'_>, db: DbIx, map: ShardMapEntry, wanted: u64) -> Wording {
@@ -112,6 +123,25 @@ mod tests {
             "_users has 1 copy of its 1 range; with n = 3 it would have 3. b and c have none."
         );
         assert_eq!(found("orders", None)[0].severity, Severity::Info);
+    }
+
+    #[test]
+    fn data_on_one_node_comes_first_and_is_counted_once() {
+        let sized = |db, node, live| {
+            let shard = Shard::new(db, node, 0, 9 << 20);
+            Shard { active_bytes: Some(live), ..shard }
+        };
+        let full = |node| Shard::new("full", node, 0, 1 << 20);
+        let mut shards = vec![full("a"), full("b"), full("c"), sized("alone", "a", 5)];
+        shards.extend(["a", "b"].map(|node| sized("twice", node, 7_000)));
+        let mut cluster = TestCluster::with_shards(&shards);
+        for node in ["a", "b", "c"] {
+            cluster.set(node, &[]);
+        }
+        let found = cluster.findings_of(&RULE);
+        let found: Vec<(&Subject, Gain)> = found.iter().map(|it| (&it.subject, it.gain)).collect();
+        let db = |name: &str| Subject::Database(name.to_owned());
+        assert_eq!(found, [(&db("alone"), Gain::Risk(5)), (&db("twice"), Gain::Risk(0))]);
     }
 
     #[test]

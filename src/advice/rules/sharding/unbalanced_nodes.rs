@@ -1,6 +1,6 @@
 //! Nodes that hold much more than the others.
 
-use super::moves::{Goal, Move, ShardCopy, find_moves};
+use super::moves::{Goal, MAX_MOVES, Move, ShardCopy, find_moves};
 use crate::{
     advice::{Findings, Gain, Remedy, Rule, Situation, Subject, Wording},
     model::{rounding::to_bytes, target::TargetState},
@@ -12,7 +12,7 @@ use couchdb_names::Range;
 pub(crate) const RULE: Rule = Rule {
     code: "unbalanced_nodes",
     finds: "Nodes that hold much more live data or many more shards than the others.",
-    because: "CouchDB places the copies of a database when it is created, by name alone, and never moves them: a node that joins later gets only new databases, and several large databases may share one node (couchdb#1517, couchdb#3865). The fullest node decides when the cluster needs disks. Moves are chosen so that each brings the nodes closer together and no node gets two copies of a range, at most ten of them; recliner never moves anything. recliner does not know zones (`[cluster] placement`): keep copies in theirs. The limit is `advice.unbalanced_node`, and `advice.min_moved` or 100 shards more than the mean.",
+    because: "CouchDB places the copies of a database when it is created, by name alone, and never moves them: a node that joins later gets only new databases, and several large databases may share one node (couchdb#1517, couchdb#3865). The fullest node decides when the cluster needs disks. Each of at most ten moves brings the nodes closer together, and no node gets two copies of a range. If a copy is too large for moves to help, it is named. recliner does not know zones (`[cluster] placement`): keep copies in theirs. The limit is `advice.unbalanced_node`, and `advice.min_moved` or 100 shards more than the mean.",
     ..Rule::warning(check)
 };
 
@@ -56,6 +56,8 @@ struct Imbalance {
     fullest: usize,
     mean: u64,
     excess: u64,
+    /// The most that a node may have.
+    limit: u64,
 }
 
 impl Imbalance {
@@ -82,20 +84,44 @@ impl Imbalance {
         ]
         .into_iter()
         .find_map(|(measure, loads, min_excess)| {
-            let imbalance = Self::with_loads(measure, &nodes, loads)?;
             let percent = settings.unbalanced_node_percent;
-            let limit = imbalance.mean as f64 * percent / 100.0;
-            let excess = imbalance.excess;
-            (excess >= min_excess && excess as f64 > limit).then_some(imbalance)
+            let it = Self::with_loads(measure, &nodes, loads, percent)?;
+            (it.excess >= min_excess && it.mean + it.excess > it.limit).then_some(it)
         })
     }
 
-    fn with_loads(measure: Measure, nodes: &[NodeIx], loads: Vec<u64>) -> Option<Self> {
+    fn with_loads(
+        measure: Measure,
+        nodes: &[NodeIx],
+        loads: Vec<u64>,
+        percent: f64,
+    ) -> Option<Self> {
         let fullest = (0..loads.len()).max_by_key(|at| loads[*at])?;
         let sum = loads.iter().fold(0_u64, |sum, load| sum.saturating_add(*load));
         let mean = sum / loads.len() as u64;
         let excess = loads[fullest] - mean;
-        Some(Self { measure, nodes: nodes.to_vec(), loads, fullest, mean, excess })
+        let limit = to_bytes(mean as f64 * (1.0 + percent / 100.0));
+        Some(Self { measure, nodes: nodes.to_vec(), loads, fullest, mean, excess, limit })
+    }
+
+    /// The copy without which the fullest node would be within the limit, if moves cannot bring it there.
+    fn immovable<'a>(
+        &self,
+        situation: &Situation<'a>,
+        moves: &[Move<DbRange>],
+        after: &[u64],
+    ) -> Option<TargetRef<'a>> {
+        if self.measure == Measure::Shards {
+            return None;
+        }
+        let is_left = |it: &TargetRef<'_>| {
+            let range = it.range().map(|range| (it.db(), range));
+            moves.iter().all(|moved| moved.from != self.fullest || Some(moved.copy.range) != range)
+        };
+        let left = situation.shards_on(*self.nodes.get(self.fullest)?).filter(is_left);
+        let largest = left.max_by_key(|it| it.active_bytes())?;
+        let other = after.get(self.fullest)?.saturating_sub(largest.active_bytes()?);
+        (other <= self.limit).then_some(largest)
     }
 
     /// The moves that even them out, with the loads that they leave.
@@ -133,11 +159,51 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     if moves.is_empty() {
         return;
     }
+    // After the most moves that are shown at once, others can follow.
+    let stuck = moves.len() < MAX_MOVES && after.iter().any(|load| *load > imbalance.limit);
+    if stuck {
+        if let Some(largest) = imbalance.immovable(situation, &moves, &after) {
+            let gain = Gain::Risk(imbalance.excess);
+            findings.offer(gain, || too_large(situation, &imbalance, largest));
+        }
+        return;
+    }
     let gain = match imbalance.measure {
         Measure::Bytes => Gain::Risk(imbalance.excess),
         Measure::Shards => Gain::Risk(0),
     };
     findings.offer(gain, || finding(situation, &imbalance, &moves, &after));
+}
+
+/// The words about a node that has a copy too large to even the nodes out.
+fn too_large(situation: &Situation<'_>, imbalance: &Imbalance, largest: TargetRef<'_>) -> Wording {
+    let Imbalance { mean, excess, loads, .. } = imbalance;
+    let (node, name) = (largest.node(), situation.db_name(largest.db()));
+    let bytes = largest.active_bytes().unwrap_or_default();
+    let copies = u64::from(largest.shard_map().copies);
+    let ranges = u64::from(largest.shard_map().ranges);
+    Wording {
+        subject: Subject::Node(node.to_owned()),
+        says: format!(
+            "{node} has {}, {:.0} % more than the mean of {} nodes ({}), and copies move only whole: one of {name}, which has {} of its {}, has {}.",
+            imbalance.measure.text(mean + excess),
+            *excess as f64 / (*mean).max(1) as f64 * 100.0,
+            loads.len(),
+            format_size_short(*mean),
+            counted(copies, "copy", "copies"),
+            counted(ranges, "range", "ranges"),
+            format_size_short(bytes),
+        ),
+        evidence: vec![
+            ("live_bytes", (mean + excess).into()),
+            ("mean", (*mean).into()),
+            ("nodes", (loads.len() as u64).into()),
+            ("largest_copy_bytes", bytes.into()),
+        ],
+        remedy: vec![Remedy::choice(format!(
+            "No moves would bring the nodes within `advice.unbalanced_node`. Smaller ranges can be moved: split {name}'s (`_reshard`), or create it anew with a larger q. Otherwise give {node} the larger disk, and mute this."
+        ))],
+    }
 }
 
 fn finding(
@@ -239,6 +305,28 @@ mod tests {
         );
         assert_eq!(only.subject, Subject::Node("a".to_owned()));
         assert_eq!(only.remedy[1].says, "orders 1fffffff-3ffffffd (10 GiB): from a to c");
+    }
+
+    #[test]
+    fn names_the_copy_that_is_too_large_to_move() {
+        let gib = |name, node, range, gib| Shard::new(name, node, range, gib * GIB);
+        let mut all = vec![gib("big", "a", 0, 60), gib("small", "a", 0, 4)];
+        all.extend([gib("full", "b", 0, 10), gib("full", "c", 1, 10)]);
+        let found_large = found(&all);
+        let [only] = &found_large[..] else { panic!("{found_large:?}") };
+        assert_eq!(
+            only.says,
+            "a has 64 GiB of live data, 129 % more than the mean of 3 nodes (28 GiB), and copies move only whole: one of big, which has 1 copy of its 1 range, has 60 GiB."
+        );
+        assert_eq!((only.remedy.len(), only.gain), (1, Gain::Risk(36 * GIB)));
+        // Without its largest copy, `a` still has too much, and the others have those ranges too.
+        let mut stuck = vec![gib("small", "a", 0, 4)];
+        for range in [0, 1] {
+            stuck.extend(
+                [("a", 30), ("b", 1), ("c", 1)].map(|(node, of)| gib("big", node, range, of)),
+            );
+        }
+        assert_eq!(found(&stuck), []);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::{
     datadir::{DirectoryContent, DirectoryVolume, FileSystemSpace, OtherFileSums},
     model::facts::FactKind,
     sources::inventory::{CompactionFile, DbFile, DiskWalk, FoundFile, PartFile},
-    table::{DiskUsage, VolumeUsage},
+    table::{DiskUsage, VolumeUsage, Waste},
 };
 use couchdb_files::ReportMatch;
 
@@ -342,6 +342,8 @@ fn sidecar_makes_the_cluster_sum_of_a_view_exact() {
         (Some(700), Some(700.0))
     );
     assert!(!target(&snapshot, &view).is_estimated());
+    let waste = Waste::of(&snapshot);
+    assert_eq!((waste.unread_directories(), waste.measured_by_sidecars()), (2, 2));
     assert_eq!(snapshot.nodes().len(), 3, "a node outside the cluster is not added");
 
     // The sidecar is gone: CouchDB's own numbers count again.
@@ -352,6 +354,7 @@ fn sidecar_makes_the_cluster_sum_of_a_view_exact() {
         (target(&snapshot, &view).file_bytes(), total(&snapshot, 0), total(&snapshot, 1)),
         (Some(100), Some(100.0), Some(0.0))
     );
+    assert_eq!(Waste::of(&snapshot).measured_by_sidecars(), 0);
     let status = harness.status.clone();
     assert_eq!(status.errors[&(Arc::from("_cluster"), "peer")], 1);
 }

@@ -630,6 +630,12 @@ async fn unused_files_are_unknown_where_no_directory_is_read() {
         "At least 2 MiB reclaimable, of at least 3 MiB on disk. No recommendations for the part that was read. 1 shard or view was not measured: sizes are unknown. Leftovers, trash and the sizes of stale indexes are unknown; to read them from CouchDB's directory, add `--data-dir /opt/couchdb/data`."
     );
 
+    draft.update_node(node, |node| node.has_sidecar = true);
+    let advice = Advice::of(&view, &planned(&draft.publish(NOW)), NOW);
+    let hint = " Leftovers and trash on 1 node are known only to the sidecars there: `recliner advise --recliner.url URL` with each sidecar's URL shows them.";
+    assert!(advice.says.ends_with(hint) && !advice.says.contains("stale"), "{}", advice.says);
+    draft.update_node(node, |node| node.has_sidecar = false);
+
     draft.update_node(node, |node| node.is_up = Some(false));
     surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
     let advice = Advice::of(&AdviceView::found(Vec::new(), NOW), &surface.state.plan.borrow(), NOW);
