@@ -137,7 +137,8 @@ impl XrayHandle {
     pub fn can_read(&self, snapshot: &Snapshot, db: &str) -> bool {
         let settings = self.settings.borrow();
         // Only its answer shows which nodes' files a sidecar has.
-        settings.peers.is_some() || !files_of(&settings, snapshot, db).0.is_empty()
+        settings.peers.is_some()
+            || (settings.local.is_some() && !files_of(&settings, snapshot, db).0.is_empty())
     }
 
     /// Has a database's files read, unless that was done in the last minute.

@@ -179,6 +179,15 @@ fn tidy_waits_for_running_jobs_and_ends_when_nothing_more_fits() {
     assert_eq!(state(&mut draft, Vec::new(), 500, &[0, 1]), TidyState::Ended);
 }
 
+fn one_view() -> View {
+    View {
+        signature: Signature([7; 16]),
+        designs: ["_design/v".into()].into(),
+        language: "javascript".into(),
+        ..View::default()
+    }
+}
+
 #[test]
 fn peak_of_a_view_counts_all_its_files_on_a_node() {
     let mut draft = Draft::new(5);
@@ -189,13 +198,7 @@ fn peak_of_a_view_counts_all_its_files_on_a_node() {
         let ix = draft.get_or_add_shard(node, db, Some(range));
         draft.set_facts(ix, facts(MIB, MIB, 100));
     }
-    let view = View {
-        signature: Signature([7; 16]),
-        designs: ["_design/v".into()].into(),
-        language: "javascript".into(),
-        ..View::default()
-    };
-    let ix = draft.add_view(db, view);
+    let ix = draft.add_view(db, one_view());
     draft.set_shard_map(db, ShardMapEntry { ranges: 8, copies: 8 }, &[ix]);
     draft.set_facts(ix, facts(100 * MIB, 10 * MIB, 100));
     let conditions = Conditions { disks: disks(Some(500)), ..Conditions::default() };
@@ -217,9 +220,6 @@ fn start_has_the_numbers_of_its_target() {
         draft.set_facts(ix, facts(MIB, MIB, 100));
     }
     let view = View {
-        signature: Signature([7; 16]),
-        designs: ["_design/v".into()].into(),
-        language: "javascript".into(),
         part_sums: PartSums {
             count: 2,
             file_bytes: 150 * MIB,
@@ -228,7 +228,7 @@ fn start_has_the_numbers_of_its_target() {
             reclaimable_bytes: 136 * MIB,
             ..PartSums::default()
         },
-        ..View::default()
+        ..one_view()
     };
     let ix = draft.add_view(db, view);
     draft.set_shard_map(db, ShardMapEntry { ranges: 2, copies: 2 }, &[ix]);

@@ -78,7 +78,7 @@ impl Scanner {
     /// Of the shards to read, one copy of each range of the databases whose design documents were not read yet.
     pub(super) fn designs_to_count(&self, node_reads: &[NodeReads]) -> IndexSet {
         let (mut to_read, mut count) = (IndexSet::default(), IndexSet::default());
-        if !self.settings.views {
+        if !self.settings.views || node_reads.is_empty() {
             return count;
         }
         node_reads.iter().flat_map(|it| &it.targets).for_each(|ix| to_read.insert(ix.as_usize()));

@@ -122,8 +122,9 @@ impl HttpSource {
         without_designs: &IndexSet,
     ) -> Option<Vec<wire::DesignDoc>> {
         let has_none = |copy: &TargetRef<'_>| without_designs.contains(copy.ix().as_usize());
-        let answers =
-            |copy: &TargetRef<'_>| is_up(snapshot, copy) && !self.client.seems_to_hang(copy.node());
+        let answers = |copy: &TargetRef<'_>| {
+            is_up(snapshot, copy.node_ix()) && !self.client.seems_to_hang(copy.node())
+        };
         let mut up: Vec<TargetRef<'_>> = copies.iter().copied().filter(answers).collect();
         up.sort_by_key(|copy| (!has_none(copy), copy.node()));
         let mut holders: BTreeMap<Range, TargetRef<'_>> = BTreeMap::new();
@@ -200,7 +201,8 @@ impl HttpSource {
     ) -> Result<IndexAnswer, ReadError> {
         let hash = doc_hash(design);
         let holders = copies.iter().copied().filter(|copy| {
-            is_up(snapshot, copy) && copy.range().is_some_and(|range| range.contains(hash))
+            is_up(snapshot, copy.node_ix())
+                && copy.range().is_some_and(|range| range.contains(hash))
         });
         let mut holders: Vec<TargetRef<'_>> = holders.collect();
         // Always the same copy, the first by node, so that values do not jump between copies that were
@@ -259,14 +261,11 @@ fn reopens(snapshot: &Snapshot, node: NodeIx) -> bool {
     let files =
         snapshot.totals().sums_of(node, TargetKind::Db).counts_by_state[TargetState::Ok as usize];
     let many = files > MAX_OPEN_SHARDS as u64;
-    snapshot
-        .node(node)
-        .is_some_and(|node| node.is_up == Some(true) && (many || node.skipped_shards))
+    is_up(snapshot, node) && (many || snapshot.node(node).is_some_and(|node| node.skipped_shards))
 }
 
-/// Whether the node of a shard copy answers.
-fn is_up(snapshot: &Snapshot, copy: &TargetRef<'_>) -> bool {
-    snapshot.node(copy.node_ix()).is_some_and(|node| node.is_up == Some(true))
+fn is_up(snapshot: &Snapshot, node: NodeIx) -> bool {
+    snapshot.node(node).is_some_and(|node| node.is_up == Some(true))
 }
 
 fn seen(
