@@ -44,7 +44,7 @@ pub struct CopyReading {
 impl CopyReading {
     /// The reading of a copy on a node that answers, with its range; `None` if a number is unknown.
     pub(super) fn of(snapshot: &Snapshot, target: TargetRef<'_>) -> Option<(Range, Self)> {
-        let is_up = snapshot.node(target.node_ix())?.is_up == Some(true);
+        let is_up = snapshot.node(target.node_ix())?.answers();
         let range = target.range().filter(|_| is_up && target.state() == TargetState::Ok)?;
         let facts: Facts = target.facts();
         let read_at = facts.measured_at?.at;

@@ -83,6 +83,16 @@ ask() { printf 'user = "%s"\n' "$login" | curl -sS -K - "$@"; }"#;
         Self::couchdb(says, "POST", &[db, "_compact"], None)
     }
 
+    /// Lines for a shell that stop at the first failure and may use [`Self::ASK`]'s function.
+    pub(super) fn script(says: impl Into<String>, lines: &[String]) -> Self {
+        Self::command(says, Self::script_text(lines))
+    }
+
+    /// The text of [`Self::script`].
+    pub(super) fn script_text(lines: &[String]) -> String {
+        format!("(set -eu\n{}\n{})", Self::ASK, lines.join("\n"))
+    }
+
     /// A line for a shell; names in it are [`shell_word`]s.
     pub fn command(says: impl Into<String>, line: impl Into<String>) -> Self {
         Self { kind: RemedyKind::Command, says: says.into(), text: Some(line.into()) }
@@ -197,7 +207,7 @@ impl From<&str> for Remedy {
 }
 
 /// JSON with invisible characters escaped.
-fn to_json(value: &serde_json::Value) -> String {
+pub(super) fn to_json(value: &serde_json::Value) -> String {
     let mut out = Vec::new();
     let written = write_escaped_json(&mut out, value);
     debug_assert!(written.is_ok(), "a vector takes any JSON");

@@ -5,7 +5,7 @@
 
 use super::{Remedy, rules::copy_without_deleted};
 use crate::{
-    sources::tombstones::{AutoPurge, Peer, TombstoneFacts},
+    sources::tombstones::{AutoPurge, Peer, PeerKind, TombstoneFacts},
     text::{listed, quote::shell_word},
 };
 use couchdb_names::encode_part;
@@ -24,6 +24,8 @@ pub(crate) enum ChoiceKind {
     Replicate,
     /// Purges, slowly.
     Purge,
+    /// A compaction, after purges.
+    Compact,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,25 +38,39 @@ pub(crate) struct Choice {
     pub(crate) remedy: Vec<Remedy>,
 }
 
-/// The choices, in the order in which to consider them; empty if nothing is deleted.
+/// The choices, in the order in which to consider them; empty if nothing is deleted or purged.
 pub(crate) fn choices(facts: &TombstoneFacts) -> Vec<Choice> {
     let is_none = facts.fullest_copies().iter().all(|copy| copy.deleted() == Some(0));
     if is_none && facts.knows_every_range() {
-        return Vec::new();
+        return compact(facts).into_iter().collect();
     }
     let auto_purge = matches!(facts.auto_purge, AutoPurge::Ttl(_)).then(|| auto_purge(facts));
     auto_purge.into_iter().chain([replicate(facts), purge(facts)]).collect()
 }
 
-/// Readers of the database's deletions that have not read all of them, or may not have.
+/// Readers of the database's deletions that have not read all of them.
 fn late(facts: &TombstoneFacts) -> Vec<&Peer> {
-    let reads = |peer: &&Peer| peer.kind.reads_changes() && peer.behind != Some(0);
+    let reads = |peer: &&Peer| peer.kind == PeerKind::Replication && peer.behind != Some(0);
     facts.peers.iter().filter(reads).collect()
 }
 
 /// The first steps of every choice.
 fn checks(facts: &TombstoneFacts) -> Vec<Remedy> {
-    std::iter::once(check(facts)).chain(remove_checkpoints(facts)).collect()
+    let first = std::iter::once(check(facts)).chain(ask_about_unknown(facts));
+    first.chain(remove_checkpoints(facts)).collect()
+}
+
+/// What to find out about checkpoints that may be those of readers.
+fn ask_about_unknown(facts: &TombstoneFacts) -> Option<Remedy> {
+    let unknown = facts.peers.iter().filter(|peer| peer.kind == PeerKind::Unknown);
+    let names: Vec<String> = unknown.take(MAX_LATE).map(|peer| peer.name.clone()).collect();
+    (!names.is_empty()).then(|| {
+        Remedy::choice(format!(
+            "Find out which replications these belong to: {}. Their sequences name no copy of {db}: they write into {db} and need nothing, or they read it before its shards moved, and have to read all of it again.",
+            listed(&names),
+            db = facts.db,
+        ))
+    })
 }
 
 /// How to remove checkpoints that nobody will continue: they stay when a replication ends.
@@ -68,18 +84,17 @@ fn remove_checkpoints(facts: &TombstoneFacts) -> Vec<Remedy> {
     let path = |id: &String| shell_word(&format!("/_local/{}", encode_part(id))).into_owned();
     let db = shell_word(&format!("/{}", encode_part(&facts.db))).into_owned();
     let here = ids.iter().map(|id| format!("ask -f -X DELETE \"$COUCHDB_URL\"{db}{}", path(id)));
-    let here: Vec<String> =
-        ["(set -eu".to_owned(), Remedy::ASK.to_owned()].into_iter().chain(here).collect();
+    let here: Vec<String> = here.collect();
     // The other side has another login.
     let curl = "curl -f -u \"$TARGET_USER\" -X DELETE \"$TARGET_URL\"";
     let there: Vec<String> = ids.iter().map(|id| format!("{curl}{}", path(id))).collect();
     vec![
-        Remedy::command(
+        Remedy::script(
             format!(
                 "No replication in CouchDB's lists has these checkpoints: {}. Their replications have ended, or another server or a client runs them: ask its users, and see for some days whether LAST SEEN changes. If nobody needs them, remove them:",
                 listed(&ids)
             ),
-            format!("{})", here.join("\n")),
+            &here,
         ),
         Remedy::command(
             "Also remove them on the other side, if it still exists; $TARGET_URL is its URL with the database, $TARGET_USER the user there:",
@@ -152,13 +167,22 @@ fn replicate(facts: &TombstoneFacts) -> Choice {
     }
 }
 
+/// For a database without deleted documents that has had some, or other purges.
+fn compact(facts: &TombstoneFacts) -> Option<Choice> {
+    let mut purges = facts.copies.iter().filter_map(|copy| copy.info.as_ref()?.purge_seq);
+    purges.any(|purged| purged > 0).then(|| Choice {
+        kind: ChoiceKind::Compact,
+        does: "What was purged takes space in the files until they are compacted.".to_owned(),
+        risk: "None for the documents.".to_owned(),
+        remedy: vec![Remedy::compact_db("After purges:", &facts.db)],
+    })
+}
+
 fn purge(facts: &TombstoneFacts) -> Choice {
     let db = shell_word(&format!("/{}", encode_part(&facts.db))).into_owned();
     // CouchDB accepts a whole batch at once, and the page that the batch is cut from is short enough for a
     // shell.
     let script = [
-        "(set -eu".to_owned(),
-        Remedy::ASK.to_owned(),
         "since=0".to_owned(),
         "while :; do".to_owned(),
         format!("  page=$(ask -f \"$COUCHDB_URL\"{db}\"/_changes?style=all_docs&limit=100&since=$since\")"),
@@ -166,7 +190,7 @@ fn purge(facts: &TombstoneFacts) -> Choice {
         format!("  [ -z \"$gone\" ] || {{ ask -f -X POST -H 'Content-Type: application/json' \"$COUCHDB_URL\"{db}/_purge -d \"$gone\" >/dev/null; sleep 1; }}"),
         "  [ \"$(printf %s \"$page\" | jq '.results | length')\" = 100 ] || break".to_owned(),
         "  since=$(printf %s \"$page\" | jq -r .last_seq)".to_owned(),
-        "done)".to_owned(),
+        "done".to_owned(),
     ];
     let mut remedy = checks(facts);
     remedy.extend([
@@ -174,9 +198,9 @@ fn purge(facts: &TombstoneFacts) -> Choice {
             "Make sure that all nodes are up: all_nodes must equal cluster_nodes; otherwise some copies get the purge later:",
             &["_membership"],
         ),
-        Remedy::command(
+        Remedy::script(
             "Purge 100 at a time, with a pause of one second; this needs jq, and can be stopped and run again:",
-            script.join("\n"),
+            &script,
         ),
     ]);
     remedy.extend(verify(facts));
@@ -191,7 +215,6 @@ fn purge(facts: &TombstoneFacts) -> Choice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sources::tombstones::PeerKind;
 
     #[test]
     fn each_tombstone_remedy_first_checks_which_peers_are_behind() {
@@ -225,8 +248,14 @@ mod tests {
         let commands = commands(&facts);
         assert!(commands[0].ends_with("\nask -f -X DELETE \"$COUCHDB_URL\"/orders/_local/abc)"));
         assert!(commands[1].ends_with(" -X DELETE \"$TARGET_URL\"/_local/abc"));
-        facts.peers[0].kind = PeerKind::Copy;
-        assert_eq!(late(&facts), Vec::<&Peer>::new(), "a copy is no reader");
+        for kind in [PeerKind::Copy, PeerKind::Unknown] {
+            facts.peers[0].kind = kind;
+            let remedy = choices(&facts).remove(0).remedy;
+            let mut texts = remedy.iter().filter_map(|it| it.text.as_deref());
+            assert!(!texts.any(|text| text.contains("DELETE")), "{kind:?}");
+        }
+        let says = checks(&facts).remove(1).says;
+        assert!(says.starts_with("Find out which replications these belong to: to http"), "{says}");
     }
 
     #[test]
@@ -245,6 +274,8 @@ mod tests {
             copy.info.as_mut().unwrap().doc_del_count = Some(0);
         }
         assert_eq!(choices(&facts), []);
+        facts.copies[0].info.as_mut().unwrap().purge_seq = Some(3);
+        assert_eq!(choices(&facts)[0].kind, ChoiceKind::Compact);
         facts.copies[0].info = None;
         facts.copies[1].info = None;
         assert_eq!(choices(&facts).len(), 2);

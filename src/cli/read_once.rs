@@ -305,7 +305,7 @@ pub(super) async fn await_first_sweep(
 /// Waits for the first poll of running jobs whose targets are known, so that nothing that is being compacted
 /// counts as startable; returns the nodes that answered it.
 async fn await_running_jobs(watch: &mut ClusterMonitor) -> Vec<NodeIx> {
-    let is_up = |node: &Arc<Node>| node.is_member && node.is_up == Some(true);
+    let is_up = |node: &Arc<Node>| node.is_member && node.answers();
     if !watch.scanner.snapshots.borrow().nodes().iter().any(is_up) {
         return Vec::new();
     }

@@ -216,7 +216,7 @@ impl Followed {
             let node = target.node_ix();
             draft.mark_unconfirmed(ix);
             // When a node answers again, a sweep reads all of it.
-            if there && draft.current().node(node).is_some_and(|node| node.is_up == Some(true)) {
+            if there && draft.current().node(node).is_some_and(|node| node.answers()) {
                 self.shards.name(node, ix, settings.pace(), now);
             }
         }
@@ -260,7 +260,7 @@ impl Followed {
         let Some(target) = draft.current().target(ix) else { return };
         let there = !matches!(target.state(), TargetState::Missing | TargetState::Unaddressable);
         let node = target.node_ix();
-        let is_up = draft.current().node(node).is_some_and(|node| node.is_up == Some(true));
+        let is_up = draft.current().node(node).is_some_and(|node| node.answers());
         if there && is_up && !self.shards.contains(&ix) {
             self.shards.name_urgent(node, ix, now);
         }
@@ -391,7 +391,7 @@ impl Followed {
     ) -> Option<String> {
         let mut members = snapshot.members();
         let (at, node) = members.find(|(_, node)| Some(&*node.name) == self.map_node.as_deref())?;
-        let there = node.is_up == Some(true) && !self.away.contains(&at) && answers(at);
+        let there = node.answers() && !self.away.contains(&at) && answers(at);
         there.then(|| node.name.to_string())
     }
 
@@ -430,8 +430,7 @@ impl Followed {
             || now.duration_since(listed.at) >= settings.interval_followed
             || listed.splits.as_ref() != listing.splits()
             || nodes.any(|(at, node)| {
-                let read =
-                    node.is_member && node.is_up == Some(true) && settings.nodes.has(&node.name);
+                let read = node.is_member && node.answers() && settings.nodes.has(&node.name);
                 read && !NodeIx::from_usize(at).is_some_and(|at| listing.has_listed(at))
             })
     }

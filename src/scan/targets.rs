@@ -135,7 +135,7 @@ impl TargetTables {
     }
 
     pub(super) fn is_up(&self, node: NodeIx) -> bool {
-        self.now().node(node).is_some_and(|node| node.is_up == Some(true))
+        self.now().node(node).is_some_and(|node| node.answers())
     }
 
     /// The number of shards on these nodes. Excludes node-local databases, which have other

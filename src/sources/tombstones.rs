@@ -3,11 +3,13 @@
 //!
 //! Owns the requests, which only read. Keeps nothing.
 
+mod kept;
 mod peers;
 mod progress;
 mod sample;
 mod shard_copy;
 
+pub use kept::KeptPurges;
 pub use peers::{Peer, PeerKind};
 pub use sample::{Estimate, TombstoneSample};
 pub use shard_copy::ShardCopy;
@@ -15,7 +17,7 @@ pub use shard_copy::ShardCopy;
 use super::couchdb::describe;
 use couchdb_client::{Cache, Client, wire};
 use couchdb_names::Range;
-use peers::peers;
+use peers::{links, peers};
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 
@@ -58,6 +60,11 @@ pub struct TombstoneFacts {
     pub ages: Option<Vec<(Moment, u64)>>,
     /// Whether CouchDB keeps such times; `None` if that is unknown.
     pub keeps_times: Option<bool>,
+    /// The copies in which a compaction keeps more entries about purges than the limit; `None` if the limit is
+    /// unknown.
+    pub kept_purges: Option<Vec<KeptPurges>>,
+    /// The limit, `_purged_infos_limit`.
+    pub purges_limit: Option<u64>,
     /// What CouchDB purges by itself.
     pub auto_purge: AutoPurge,
     /// The documents that were read for their sizes.
@@ -131,14 +138,22 @@ pub async fn read_tombstones(
     if replications.as_ref().is_some_and(|all| all.len() >= MAX_REPLICATIONS) {
         problems.push(format!("Only {MAX_REPLICATIONS} replications of each list were read."));
     }
+    let purges_limit = client.purges_limit(db).await;
+    let purges_limit =
+        purges_limit.map_err(|error| unknown("How many purges are kept is unknown", error)).ok();
     let version = client.welcome().await.ok().and_then(|welcome| welcome.version);
-    let mut peers = peers(db, &copies, replications.as_deref());
+    let parsed = version.as_deref().and_then(|version| version.parse().ok());
+    let mut links = links(&copies);
+    problems.extend(progress::count_unsent(client, &mut links).await);
+    let mut peers = peers(db, &copies, &links, replications.as_deref());
     problems.extend(progress::ask(client, db, &mut peers).await);
     let mut facts = TombstoneFacts {
         db: db.to_owned(),
         suffix,
         version,
         peers,
+        kept_purges: purges_limit.map(|limit| kept::kept_purges(&copies, limit, parsed)),
+        purges_limit,
         copies,
         keeps_times: times.as_ref().ok().map(Option::is_some),
         ages: times.ok().flatten().map(|times| ages(&times)),
@@ -235,6 +250,8 @@ impl TombstoneFacts {
             ],
             ages: None,
             keeps_times: Some(false),
+            kept_purges: Some(Vec::new()),
+            purges_limit: Some(1_000),
             auto_purge,
             sample: TombstoneSample::default(),
             problems: Vec::new(),

@@ -98,6 +98,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// Whether it is known to answer.
+    pub fn answers(&self) -> bool {
+        self.is_up == Some(true)
+    }
+
     /// Whether it is known not to answer.
     pub fn is_down(&self) -> bool {
         self.is_up == Some(false)

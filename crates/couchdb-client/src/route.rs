@@ -168,6 +168,11 @@ pub enum Route<'a> {
         /// Its id, without `_local/`.
         id: &'a str,
     },
+    /// `/{db}/_purged_infos_limit`: how many entries about purges a compaction keeps at least.
+    PurgesLimit {
+        /// The database.
+        db: &'a str,
+    },
     /// `/{db}/_time_seq`: how many changes came when; newer than CouchDB 3.5.
     TimeSeq {
         /// The database.
@@ -552,6 +557,7 @@ impl<'a> Route<'a> {
             }
             Self::LocalDoc { db, id } => Path::db(db)?.fixed("/_local").and(id),
             Self::TimeSeq { db } => Ok(Path::db(db)?.fixed("/_time_seq")),
+            Self::PurgesLimit { db } => Ok(Path::db(db)?.fixed("/_purged_infos_limit")),
             Self::AutoPurge { db } => Ok(Path::db(db)?.fixed("/_auto_purge")),
             Self::DbUpdates(DbUpdates::Now) => fixed("/_db_updates?since=now"),
             Self::DbUpdates(DbUpdates::Feed { since, heartbeat }) => {

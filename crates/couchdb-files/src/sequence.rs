@@ -14,6 +14,8 @@ const MAX_SHARDS: usize = 100_000;
 /// The sequence of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardSequence {
+    /// The node of the copy that was read.
+    pub node: String,
     /// First and last hash of the range.
     pub range: (u64, u64),
     /// The sequence in the copy that was read.
@@ -33,13 +35,14 @@ pub fn shard_sequences(packed: &[u8]) -> Option<Vec<ShardSequence>> {
 
 /// `{Node, [Begin, End], {Seq, Uuid, Node}}`, or a number in place of the last tuple.
 fn shard_sequence(mut fields: Elements<'_>) -> Option<ShardSequence> {
-    let mut range = fields.nth(1)?.list()?;
+    let node = String::from_utf8_lossy(fields.next()?.atom()?).into_owned();
+    let mut range = fields.next()?.list()?;
     let range = (range.next()?.number()?, range.next()?.number()?);
     let seq = fields.next()?;
     let Some(mut parts) = seq.tuple() else {
-        return Some(ShardSequence { range, seq: seq.number()?, uuid: None });
+        return Some(ShardSequence { node, range, seq: seq.number()?, uuid: None });
     };
     let seq = parts.next()?.number()?;
     let uuid = parts.next()?.binary().map(<[u8]>::to_vec);
-    Some(ShardSequence { range, seq, uuid })
+    Some(ShardSequence { node, range, seq, uuid })
 }

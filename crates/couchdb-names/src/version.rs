@@ -25,6 +25,9 @@ impl Version {
     /// The first version that deletes stale index files by itself after a design document changed
     /// (`couch_index_cleanup`).
     pub const CLEANS_INDEXES: Self = Self::new(3, 5, 2);
+    /// The first version whose compactions keep all entries about purges while a checkpoint of another copy is
+    /// missing (couchdb#5827).
+    pub const WAITS_FOR_PURGE_CHECKPOINTS: Self = Self::new(3, 5, 2);
 
     /// The version with these numbers.
     #[must_use]

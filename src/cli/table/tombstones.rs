@@ -10,11 +10,12 @@ use crate::{
         tombstones::answer::{ChoiceLine, PeerLine, Recorded, TombstoneSize, TombstonesAnswer},
     },
     serve::report::columns::Table,
-    text::{capital, counted, grouped},
+    sources::tombstones::PeerKind,
+    text::{capital, counted, grouped, listed},
 };
 
 /// What the column BEHIND counts.
-const BEHIND: &str = "BEHIND counts changes still to read; for purge readers, purges; for internal replication, update sequences, which each purge raises too, so that some may remain.";
+const BEHIND: &str = "BEHIND counts changes still to read; for purge readers, purges.";
 
 pub(in crate::cli) fn tombstones(answer: &TombstonesAnswer, width: u16) -> String {
     let mut text = String::new();
@@ -29,6 +30,9 @@ pub(in crate::cli) fn tombstones(answer: &TombstonesAnswer, width: u16) -> Strin
         text.push_str("\nWho reads them:\n");
         text.push_str(&peers(&answer.peers, width));
         text.push_str(&paragraph(BEHIND, width));
+    }
+    if let Some(sentence) = kept_purges(answer) {
+        text.push_str(&format!("\n{}", paragraph(&printable(&sentence), width)));
     }
     for (number, choice) in answer.choices.iter().enumerate() {
         add_choice(&mut text, number + 1, choice, width);
@@ -49,10 +53,8 @@ fn count(answer: &TombstonesAnswer) -> String {
 
 fn none(answer: &TombstonesAnswer) -> String {
     let docs = number(answer.documents, "document", "documents");
-    format!(
-        "{} has {docs} and no deleted ones: there is nothing to do. If they were just purged, the files shrink when they are compacted.",
-        answer.db
-    )
+    let rest = if answer.choices.is_empty() { ": there is nothing to do" } else { "" };
+    format!("{} has {docs} and no deleted ones{rest}.", answer.db)
 }
 
 fn size(answer: &TombstonesAnswer) -> String {
@@ -131,6 +133,9 @@ fn slowest(answer: &TombstonesAnswer) -> String {
         |at| format!("it last read at {at}"),
     );
     match peer.behind {
+        _ if peer.kind == PeerKind::Unknown => {
+            format!("It is unknown whether {} reads it or writes into it; {seen}.", peer.name)
+        }
         Some(0) => "Every reader with a checkpoint has read every deletion.".to_owned(),
         Some(behind) => format!(
             "The slowest reader is {}, {} changes behind; {seen}.",
@@ -149,6 +154,29 @@ fn peers(peers: &[PeerLine], width: u16) -> String {
         .text("LAST SEEN", |peer| peer.last_seen.clone().unwrap_or_else(|| "?".to_owned()))
         .text("STATE", |peer| printable(peer.state.as_deref().unwrap_or("")))
         .wrapped(width)
+}
+
+/// What compactions keep of purges beyond the limit, in the copy with most.
+fn kept_purges(answer: &TombstonesAnswer) -> Option<String> {
+    let [most, others @ ..] = answer.kept_purges.as_deref()? else { return None };
+    let limit = grouped(answer.purges_limit?);
+    let others = match others.len() as u64 {
+        0 => String::new(),
+        number => format!(" (and more than the limit in {})", counted(number, "other", "others")),
+    };
+    let why = match &most.reader {
+        Some(reader) => format!("{reader} has not processed them"),
+        None => format!(
+            "it has no checkpoint of {}. A node that reads purges from another may write a checkpoint that names itself wrongly, which only a later purge replaces",
+            listed(&most.without_checkpoint)
+        ),
+    };
+    Some(format!(
+        "A compaction keeps entries about {} purges in the copy of {} on {}{others}, although _purged_infos_limit is {limit}: {why}.",
+        grouped(most.purges),
+        most.shard,
+        most.node,
+    ))
 }
 
 fn add_choice(text: &mut String, number: usize, choice: &ChoiceLine, width: u16) {

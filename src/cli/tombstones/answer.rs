@@ -4,7 +4,7 @@ use crate::{
     advice::tombstones::Choice,
     model::rounding::to_bytes,
     serve::report::{AdviceRemedy, DeletionAges},
-    sources::tombstones::{AutoPurge, PeerKind, TombstoneFacts},
+    sources::tombstones::{AutoPurge, KeptPurges, PeerKind, TombstoneFacts},
 };
 use serde::{Serialize, Serializer};
 
@@ -37,6 +37,10 @@ pub(in crate::cli) struct TombstonesAnswer {
     /// The ages that recliner recorded; null if CouchDB knows them, or nothing is recorded.
     pub(in crate::cli) recorded: Recorded,
     pub(in crate::cli) peers: Vec<PeerLine>,
+    /// The copies in which a compaction keeps more entries about purges than `purges_limit`; null if the limit is
+    /// unknown.
+    pub(in crate::cli) kept_purges: Option<Vec<KeptPurges>>,
+    pub(in crate::cli) purges_limit: Option<u64>,
     /// How long CouchDB itself keeps deleted documents: `never_purges`, `not_set`, a time such as `90_days`; null if
     /// unknown.
     pub(in crate::cli) deleted_document_ttl: Option<String>,
@@ -92,8 +96,7 @@ pub(in crate::cli) struct PeerLine {
     /// `replication`, `unknown`, `incoming`, `copy`, `internal_replication` or `purge_reader`.
     pub(in crate::cli) kind: PeerKind,
     pub(in crate::cli) name: String,
-    /// Changes that it has not read; for a purge reader, purges; for internal replication, update sequences, which
-    /// each purge raises too. Null if unknown.
+    /// Changes that it has not read; for a purge reader, purges. Null if unknown.
     pub(in crate::cli) behind: Option<u64>,
     pub(in crate::cli) last_seen: Option<String>,
     /// Its state as the replicator reports it.
@@ -102,7 +105,7 @@ pub(in crate::cli) struct PeerLine {
 
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct ChoiceLine {
-    /// `auto_purge`, `replicate` or `purge`.
+    /// `auto_purge`, `replicate`, `purge` or `compact`.
     pub(in crate::cli) choice: &'static str,
     pub(in crate::cli) does: String,
     pub(in crate::cli) risk: String,
@@ -152,6 +155,8 @@ impl TombstonesAnswer {
             keeps_times: facts.keeps_times,
             recorded: Recorded::NotAsked,
             peers: peers.collect(),
+            kept_purges: facts.kept_purges.clone(),
+            purges_limit: facts.purges_limit,
             deleted_document_ttl: match &facts.auto_purge {
                 AutoPurge::Missing => Some("never_purges".to_owned()),
                 AutoPurge::Ttl(ttl) => Some(ttl.clone().unwrap_or_else(|| "not_set".to_owned())),
@@ -165,7 +170,10 @@ impl TombstonesAnswer {
     /// The reader of changes that is furthest behind, if there is one.
     pub(in crate::cli) fn slowest(&self) -> Option<&PeerLine> {
         let readers = self.peers.iter().filter(|peer| peer.kind.reads_changes());
-        readers.max_by_key(|peer| (peer.behind.is_none(), peer.behind))
+        readers.max_by_key(|peer| {
+            let is_known = peer.kind == PeerKind::Replication;
+            (peer.behind != Some(0), is_known, peer.behind.is_none(), peer.behind)
+        })
     }
 }
 

@@ -183,7 +183,7 @@ pub(super) async fn follow_map(
 
 /// The nodes that may be queried.
 fn reachable_nodes(snapshot: &Snapshot) -> Vec<Box<str>> {
-    let nodes = snapshot.nodes().iter().skip(1).filter(|it| it.is_member && it.is_up == Some(true));
+    let nodes = snapshot.nodes().iter().skip(1).filter(|it| it.is_member && it.answers());
     nodes.map(|node| Box::from(&*node.name)).collect()
 }
 

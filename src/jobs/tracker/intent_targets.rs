@@ -64,7 +64,7 @@ pub(super) fn is_measured(target: TargetRef<'_>, key: &JobKey, tables: &Snapshot
         .targets()
         .filter(|copy| copy.kind() == TargetKind::Db && copy.db() == target.db())
         .filter(|copy| copy.range().is_some_and(|range| range.contains(hash)))
-        .filter(|copy| tables.node(copy.node_ix()).is_some_and(|node| node.is_up == Some(true)))
+        .filter(|copy| tables.node(copy.node_ix()).is_some_and(|node| node.answers()))
         .min_by_key(|copy| copy.node());
     let range = ShardName::split(&key.shard).map(|shard| shard.range);
     holder.is_some_and(|copy| copy.node_ix() == key.node && copy.range() == range)

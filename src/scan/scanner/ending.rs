@@ -40,7 +40,7 @@ impl Scanner {
                 self.targets.draft.update_node(at, |node| node.last_success = Some(now.wall));
             }
         }
-        let answered = self.targets.now().nodes().iter().any(|node| node.is_up == Some(true));
+        let answered = self.targets.now().nodes().iter().any(|node| node.answers());
         let answered = answered
             || self.listing.is_readable_alone()
             // A proxy may deny the nodes' own interface, and only that.

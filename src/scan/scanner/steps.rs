@@ -150,7 +150,7 @@ impl Scanner {
             let Some(at) = NodeIx::from_usize(at).filter(|at| self.sweep.is_next(*at)) else {
                 continue;
             };
-            if node.is_member && node.is_up == Some(true) && self.settings.nodes.has(&node.name) {
+            if node.is_member && node.answers() && self.settings.nodes.has(&node.name) {
                 round.insert(at);
                 names.push(node.name.to_string());
             }
@@ -162,7 +162,7 @@ impl Scanner {
     /// Looks up databases whose map entry and files differ: in every member's map if all members are up.
     fn strays_to_ask(&mut self) -> Stage {
         let members = || self.targets.now().members().map(|(_, node)| node);
-        let all = members().all(|node| node.is_up == Some(true));
+        let all = members().all(|node| node.answers());
         self.listing.set_asks_every_map(all);
         let nodes = members().filter(|_| all).map(|node| node.name.to_string()).collect();
         let dbs = self.listing.differing_databases(&self.targets.draft);

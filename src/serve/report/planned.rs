@@ -347,7 +347,7 @@ fn closed_gates(plan: &Plan, at: NodeIx, name: &str) -> impl Iterator<Item = Gat
 /// The address to which a person would send a request about a node: its own, or any known one.
 fn address(plan: &Plan, node: NodeIx) -> Option<&str> {
     let nodes = plan.snapshot.nodes().iter();
-    let answer = nodes.filter(|node| node.is_member && node.is_up == Some(true));
+    let answer = nodes.filter(|node| node.is_member && node.answers());
     let own = plan.snapshot.node(node).into_iter().chain(answer.map(AsRef::as_ref));
     own.filter_map(|node| node.own_address.found()).map(Address::as_str).next()
 }

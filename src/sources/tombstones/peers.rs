@@ -1,13 +1,13 @@
 //! Who still reads the changes of a database, from its checkpoints and the replicator's lists.
 
 use super::shard_copy::ShardCopy;
-use crate::config_format::problem::redact_secrets;
+use crate::{config_format::problem::redact_secrets, text::listed};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use couchdb_client::wire::{Checkpoint, History, LocalRow, Replication, SourceSeq};
+use couchdb_client::wire::{Checkpoint, History, Replication, SourceSeq};
 use couchdb_files::{ShardSequence, shard_sequences};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use strum::IntoStaticStr;
 use wall_clock::Moment;
 
@@ -44,8 +44,7 @@ pub struct Peer {
     pub kind: PeerKind,
     /// Its name, if known.
     pub name: String,
-    /// Number of changes, deletions included, or of purges, that it has not read; `None` if unknown. For internal
-    /// replication, the distance of update sequences, which each purge increases too.
+    /// Number of changes, deletions included, or of purges, that it has not read; `None` if unknown.
     pub behind: Option<u64>,
     /// When it last read, according to its own server's clock.
     pub last_seen: Option<Moment>,
@@ -66,15 +65,16 @@ impl Peer {
     }
 }
 
-/// All peers by kind, those furthest behind first.
+/// All peers by kind, those furthest behind first; `links` are those of these copies.
 /// `replications` is `None` if they could not be read.
 pub(super) fn peers(
     db: &str,
     copies: &[ShardCopy],
+    links: &[Link<'_>],
     replications: Option<&[Replication]>,
 ) -> Vec<Peer> {
     let mut all = replicators(db, copies, replications);
-    all.extend(internal(copies));
+    all.extend(internal(links));
     all.extend(purge_readers(copies));
     sort(&mut all);
     all
@@ -89,12 +89,7 @@ pub(super) fn sort(peers: &mut [Peer]) {
 
 /// The rows of a copy, with the copy.
 fn rows(copies: &[ShardCopy]) -> impl Iterator<Item = (&ShardCopy, &str, &Checkpoint)> {
-    copies.iter().flat_map(|copy| {
-        let rows = copy.local.iter().flatten();
-        rows.filter_map(move |LocalRow { id, doc }| {
-            Some((copy, id.as_deref()?.strip_prefix("_local/")?, doc))
-        })
-    })
+    copies.iter().flat_map(|copy| copy.checkpoints().map(move |(id, doc)| (copy, id, doc)))
 }
 
 /// Checkpoints of replicators, and replications without a checkpoint.
@@ -108,7 +103,11 @@ fn replicators(db: &str, copies: &[ShardCopy], replications: Option<&[Replicatio
         if is_internal || (*seq == SourceSeq::Unknown && !has_history) {
             continue;
         }
-        let (kind, behind) = progress(seq, copies);
+        let Progress { kind, behind, of_nodes } = progress(seq, copies);
+        let name = match &of_nodes[..] {
+            [] => format!("checkpoint {id}"),
+            nodes => format!("checkpoint {id}, with a sequence of {}", listed(nodes)),
+        };
         let since = match seq {
             SourceSeq::Packed(seq) => Some(seq.clone()),
             SourceSeq::Number(_) | SourceSeq::Unknown => None,
@@ -118,7 +117,7 @@ fn replicators(db: &str, copies: &[ShardCopy], replications: Option<&[Replicatio
             last_seen: last_session(doc),
             unlisted: replications.is_some().then(|| id.to_owned()),
             since,
-            ..Peer::new(kind, format!("checkpoint {id}"))
+            ..Peer::new(kind, name)
         };
         // One copy may have an older checkpoint than another.
         match by_id.get(id) {
@@ -158,21 +157,31 @@ fn replicators(db: &str, copies: &[ShardCopy], replications: Option<&[Replicatio
     by_id.into_values().collect()
 }
 
+/// What a sequence in a checkpoint shows.
+struct Progress {
+    kind: PeerKind,
+    behind: Option<u64>,
+    /// The nodes that it names, if it names none of the database's copies.
+    of_nodes: Vec<String>,
+}
+
 /// The kind of reader that a checkpoint belongs to, and how far it is behind the copies that it names.
-fn progress(seq: &SourceSeq, copies: &[ShardCopy]) -> (PeerKind, Option<u64>) {
+fn progress(seq: &SourceSeq, copies: &[ShardCopy]) -> Progress {
+    let unknown = |kind| Progress { kind, behind: None, of_nodes: Vec::new() };
     let shards = match seq {
         SourceSeq::Packed(seq) => unpacked(seq).unwrap_or_default(),
         // A number means that the source is a single file, not this database. A source that was not
         // read yet has 0 in any case.
-        SourceSeq::Number(1..) => return (PeerKind::Incoming, None),
+        SourceSeq::Number(1..) => return unknown(PeerKind::Incoming),
         SourceSeq::Number(0) | SourceSeq::Unknown => Vec::new(),
     };
     let behind: Vec<Option<u64>> = shards.iter().map(|shard| behind(shard, copies)).collect();
     if behind.iter().all(Option::is_none) {
         // The sequence names copies of another database, or copies that have moved since.
-        return (PeerKind::Unknown, None);
+        let nodes: BTreeSet<String> = shards.into_iter().map(|shard| shard.node).collect();
+        return Progress { of_nodes: nodes.into_iter().collect(), ..unknown(PeerKind::Unknown) };
     }
-    (PeerKind::Replication, behind.into_iter().sum())
+    Progress { behind: behind.into_iter().sum(), ..unknown(PeerKind::Replication) }
 }
 
 /// The shards in `123-g1AAAA…`.
@@ -203,22 +212,64 @@ fn names(end: &str, db: &str) -> bool {
     decoded == db || decoded.strip_suffix(db).is_some_and(|rest| rest.ends_with('/'))
 }
 
-/// The progress of each node in sending changes to other nodes with copies of the same ranges.
-fn internal(copies: &[ShardCopy]) -> Vec<Peer> {
-    let mut pairs: BTreeMap<(&str, &str), Sent> = BTreeMap::new();
-    for copy in copies {
-        let others =
-            copies.iter().filter(|other| other.range == copy.range && other.node != copy.node);
-        for other in others {
-            let Sent { behind, last_seen } = sent(copy, &other.node).unwrap_or_default();
-            let pair = pairs
-                .entry((&copy.node, &other.node))
-                .or_insert(Sent { behind: Some(0), last_seen });
-            pair.behind = pair.behind.zip(behind).map(|(one, two)| one + two);
-            pair.last_seen = pair.last_seen.zip(last_seen).map(|(one, two)| one.min(two));
+/// A copy's progress in sending changes to another copy.
+pub(super) struct Link<'a> {
+    pub(super) from: &'a ShardCopy,
+    to: &'a str,
+    /// The last sequence that was sent.
+    pub(super) since: Option<u64>,
+    /// The number of changes that were not sent; at first, the distance of sequences, which each purge
+    /// increases too.
+    pub(super) behind: Option<u64>,
+    last_seen: Option<Moment>,
+}
+
+/// Every copy with each other copy of its range.
+pub(super) fn links(copies: &[ShardCopy]) -> Vec<Link<'_>> {
+    let is_other =
+        |from: &ShardCopy, to: &ShardCopy| to.range == from.range && to.node != from.node;
+    let of_copy =
+        |from| copies.iter().filter(move |to| is_other(from, to)).map(move |to| (from, to));
+    copies.iter().flat_map(of_copy).map(|(from, to)| Link::of(from, &to.node)).collect()
+}
+
+impl<'a> Link<'a> {
+    fn of(from: &'a ShardCopy, to: &'a str) -> Self {
+        let info = from.info.as_ref();
+        let uuid = info.and_then(|info| info.uuid.as_deref());
+        let sessions = from.local.iter().flatten().filter_map(|row| match &row.doc.history {
+            History::Internal(by_node) => by_node.get(&from.node),
+            History::Unknown | History::Replicator(_) => None,
+        });
+        let sessions = sessions.flatten().filter(|session| {
+            uuid.is_some()
+                && session.source_uuid.as_deref() == uuid
+                && session.target_node.as_deref() == Some(to)
+        });
+        let latest = sessions.max_by_key(|session| session.source_seq);
+        let since = latest.and_then(|session| session.source_seq);
+        let last = info.and_then(|info| info.update_seq);
+        let timestamp = latest.and_then(|session| session.timestamp.as_deref());
+        Self {
+            from,
+            to,
+            since,
+            behind: last.zip(since).map(|(last, since)| last.saturating_sub(since)),
+            last_seen: timestamp.and_then(Moment::parse),
         }
     }
-    let peer = |((from, to), Sent { behind, last_seen })| Peer {
+}
+
+/// The progress of each node in sending changes to other nodes with copies of the same ranges.
+fn internal(links: &[Link<'_>]) -> Vec<Peer> {
+    let mut pairs: BTreeMap<(&str, &str), (Option<u64>, Option<Moment>)> = BTreeMap::new();
+    for link in links {
+        let (behind, last_seen) =
+            pairs.entry((&link.from.node, link.to)).or_insert((Some(0), link.last_seen));
+        *behind = behind.zip(link.behind).map(|(one, two)| one + two);
+        *last_seen = last_seen.zip(link.last_seen).map(|(one, two)| one.min(two));
+    }
+    let peer = |((from, to), (behind, last_seen))| Peer {
         behind,
         last_seen,
         ..Peer::new(PeerKind::InternalReplication, format!("{from} to {to}"))
@@ -226,41 +277,22 @@ fn internal(copies: &[ShardCopy]) -> Vec<Peer> {
     pairs.into_iter().map(peer).collect()
 }
 
-/// The number of changes that a node has not been sent, and when it was last sent some.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sent {
-    behind: Option<u64>,
-    last_seen: Option<Moment>,
-}
-
-/// A copy's progress in sending changes to a node.
-fn sent(copy: &ShardCopy, to: &str) -> Option<Sent> {
-    let (uuid, update_seq) =
-        (copy.info.as_ref()?.uuid.as_deref()?, copy.info.as_ref()?.update_seq?);
-    let sessions = copy.local.iter().flatten().filter_map(|row| match &row.doc.history {
-        History::Internal(by_node) => by_node.get(&copy.node),
-        History::Unknown | History::Replicator(_) => None,
-    });
-    let sessions = sessions.flatten().filter(|session| {
-        session.source_uuid.as_deref() == Some(uuid) && session.target_node.as_deref() == Some(to)
-    });
-    let latest = sessions.max_by_key(|session| session.source_seq)?;
-    let last_seen = latest.timestamp.as_deref().and_then(Moment::parse);
-    let behind = latest.source_seq.map(|seq| update_seq.saturating_sub(seq));
-    Some(Sent { behind, last_seen })
+/// The name of the reader that a checkpoint of purges belongs to.
+pub(super) fn purge_reader(copy: &ShardCopy, id: &str, doc: &Checkpoint) -> String {
+    // A node reads the purges of others before it sends its own, so this copy's node may be either end.
+    let other = [&doc.target, &doc.source].into_iter().flatten().find(|it| **it != copy.node);
+    match (&doc.ddoc_id, other) {
+        (Some(ddoc), _) => ddoc.clone(),
+        (None, Some(node)) => format!("{} to {node}", copy.node),
+        (None, None) => id.to_owned(),
+    }
 }
 
 /// Indexes and copies that process purges, each with the copy where it is furthest behind.
 fn purge_readers(copies: &[ShardCopy]) -> Vec<Peer> {
     let mut by_name: BTreeMap<String, Peer> = BTreeMap::new();
     for (copy, id, doc) in rows(copies).filter(|(_, id, _)| id.starts_with("purge-")) {
-        // A node reads the purges of others before it sends its own, so this copy's node may be either end.
-        let other = [&doc.target, &doc.source].into_iter().flatten().find(|it| **it != copy.node);
-        let name = match (&doc.ddoc_id, other) {
-            (Some(ddoc), _) => ddoc.clone(),
-            (None, Some(node)) => format!("{} to {node}", copy.node),
-            (None, None) => id.to_owned(),
-        };
+        let name = purge_reader(copy, id, doc);
         let purged = copy.info.as_ref().and_then(|info| info.purge_seq);
         let behind = purged.zip(doc.purge_seq).map(|(last, done)| last.saturating_sub(done));
         let last_seen = doc.updated_on.map(Moment::from_unix);
@@ -305,7 +337,7 @@ mod tests {
         let copies = [copy(0, local), copy(1, &json!([])), copy(2, &json!([]))];
         let known: Replications = serde_json::from_value(replications.clone()).unwrap();
         let all: Vec<Replication> = known.docs.into_iter().chain(known.jobs).collect();
-        peers("orders/eu", &copies, Some(&all))
+        peers("orders/eu", &copies, &links(&copies), Some(&all))
     }
 
     fn of_kind(peers: &[Peer], kind: PeerKind) -> Vec<(&str, Option<u64>, Option<String>)> {
@@ -359,7 +391,10 @@ mod tests {
         );
         assert_eq!(
             of_kind(&peers, PeerKind::Unknown),
-            [("checkpoint into", None, at()), ("checkpoint nothing", None, at())]
+            [
+                ("checkpoint into, with a sequence of n", None, at()),
+                ("checkpoint nothing", None, at()),
+            ]
         );
         assert_eq!(
             of_kind(&peers, PeerKind::Incoming),

@@ -2,13 +2,17 @@
 
 use super::{
     copy_name,
-    peers::{Peer, PeerKind, sort},
+    peers::{Link, Peer, PeerKind, sort},
 };
-use crate::sources::couchdb::describe;
+use crate::sources::{couchdb::describe, tombstones::shard_copy::ShardCopy};
 use couchdb_client::{Client, Error};
 
 /// Maximum number of checkpoints that CouchDB is asked about, for each question.
 const MAX_ASKED: usize = 50;
+/// Maximum number of changes that are counted for one copy; with more, the distance of sequences is close enough.
+const MAX_CHANGES: usize = 1_000;
+/// What BEHIND may count too, in sentences about why.
+const NOT_ASKED: &str = "BEHIND also counts purges for some peers:";
 
 /// Counts the changes that readers lack, and recognises the checkpoints of a copy; returns what could not be read.
 pub(super) async fn ask(client: &Client, db: &str, peers: &mut [Peer]) -> Vec<String> {
@@ -26,18 +30,39 @@ pub(super) async fn ask(client: &Client, db: &str, peers: &mut [Peer]) -> Vec<St
 /// Replaces distances of sequences, which each purge increases too, by the numbers of changes.
 async fn count_changes(client: &Client, db: &str, peers: &mut [Peer]) -> Option<String> {
     let late = |peer: &&mut Peer| peer.kind.reads_changes() && peer.behind > Some(0);
-    let not_asked = "also counts purges for some checkpoints";
     for (at, peer) in peers.iter_mut().filter(late).enumerate() {
         let Some(since) = peer.since.as_deref() else { continue };
         if at >= MAX_ASKED {
-            return Some(format!("BEHIND {not_asked}: CouchDB was asked about {MAX_ASKED}."));
+            return Some(too_many());
         }
         match client.changes_left(db, since).await {
             Ok(left) => peer.behind = left.or(peer.behind),
-            Err(error) => return Some(format!("BEHIND {not_asked}: {}.", describe(&error))),
+            Err(error) => return Some(format!("{NOT_ASKED} {}.", describe(&error))),
         }
     }
     None
+}
+
+/// The same for what copies have not sent to each other.
+pub(super) async fn count_unsent(client: &Client, links: &mut [Link<'_>]) -> Option<String> {
+    let late = |link: &&mut Link<'_>| link.behind > Some(0);
+    for (at, link) in links.iter_mut().filter(late).enumerate() {
+        let Some(since) = link.since else { continue };
+        if at >= MAX_ASKED {
+            return Some(too_many());
+        }
+        let ShardCopy { node, shard, .. } = link.from;
+        match client.shard_changes(node, shard, since, MAX_CHANGES).await {
+            Ok(changes) if changes.len() < MAX_CHANGES => link.behind = Some(changes.len() as u64),
+            Ok(_) => {}
+            Err(error) => return Some(format!("{NOT_ASKED} {}.", describe(&error))),
+        }
+    }
+    None
+}
+
+fn too_many() -> String {
+    format!("{NOT_ASKED} CouchDB was asked about {MAX_ASKED}.")
 }
 
 /// A replicator keeps its checkpoint in the source and in the target.

@@ -26,6 +26,12 @@ impl ShardCopy {
         Weighed { node: &self.node, shard: &self.shard, weight: wanted.unwrap_or_default(), end }
     }
 
+    /// Its `_local` documents, by id without `_local/`.
+    pub(super) fn checkpoints(&self) -> impl Iterator<Item = (&str, &wire::Checkpoint)> {
+        let rows = self.local.iter().flatten();
+        rows.filter_map(|row| Some((row.id.as_deref()?.strip_prefix("_local/")?, &row.doc)))
+    }
+
     /// The number of its deleted documents.
     pub fn deleted(&self) -> Option<u64> {
         self.info.as_ref()?.doc_del_count

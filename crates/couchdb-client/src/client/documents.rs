@@ -125,6 +125,15 @@ impl Client {
         }
     }
 
+    /// How many entries about purges a compaction of the database's shards keeps at least.
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`].
+    pub async fn purges_limit(&self, db: &str) -> Result<u64, Error> {
+        self.get(Route::PurgesLimit { db }).await
+    }
+
     /// When the changes of a database were made. `None` if CouchDB does not record that, as before
     /// 3.6.
     ///

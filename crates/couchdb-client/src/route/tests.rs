@@ -46,6 +46,7 @@ fn routes<'a>(node: &'a str, db: &'a str, ddoc: &'a str) -> Vec<Route<'a>> {
         Route::Replications { of_documents: false, limit: 5 },
         Route::ChangesLeft { db, since: db },
         Route::LocalDoc { db, id: db },
+        Route::PurgesLimit { db },
         Route::TimeSeq { db },
         Route::AutoPurge { db },
         Route::DbUpdates(DbUpdates::Now),

@@ -68,12 +68,17 @@ fn packed_sequence_decodes_to_range_and_sequence_of_each_shard() {
     use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
     let packed = "g1AAAACZeJzLYWBgYMpgTmHgz8tPSTV2MDQy1zMAQsMckEQiQ1L9____szKYkxgYxF_kAsXYLc3NU1JNjTB1wE0xQjMljwVIMjQAqf9ww8R-gA0zsUg2SbVMxtSYBQBVOCZq";
     let packed = URL_SAFE_NO_PAD.decode(packed).unwrap();
-    let shard = |range, seq, uuid: &str| ShardSequence { range, seq, uuid: Some(uuid.into()) };
+    let shard = |node: &str, range, seq, uuid: &str| ShardSequence {
+        node: node.to_owned(),
+        range,
+        seq,
+        uuid: Some(uuid.into()),
+    };
     assert_eq!(
         shard_sequences(&packed).unwrap(),
         [
-            shard((0, 0x7fff_ffff), 6120, "977de52"),
-            shard((0x8000_0000, 0xffff_ffff), 5880, "48c4e9c"),
+            shard("node3@127.0.0.1", (0, 0x7fff_ffff), 6120, "977de52"),
+            shard("node2@127.0.0.1", (0x8000_0000, 0xffff_ffff), 5880, "48c4e9c"),
         ]
     );
     for end in 0..packed.len() {

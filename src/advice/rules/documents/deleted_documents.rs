@@ -101,15 +101,11 @@ pub(in crate::advice) fn copy_without_deleted(name: &str) -> Vec<Remedy> {
     ]
 }
 
-/// The lines that every script begins with. The replicator gets the password in a body, which curl reads as part of its
+/// Lines that every script begins with. The replicator gets the password in a body, which curl reads as part of its
 /// configuration, so that it is on no command line.
-const SCRIPT: [&str; 3] = [
-    "(set -eu",
-    Remedy::ASK,
-    r#"escaped() { printf %s "$1" | sed 's/[\\"]/\\&/g'; }
+const REPLICATE: &str = r#"escaped() { printf %s "$1" | sed 's/[\\"]/\\&/g'; }
 secret=$(escaped "$password")
-replicate() { printf 'user = "%s"\ndata = "%s"\n' "$login" "$(escaped "$1")" | curl -sS -f -K - -X POST -H 'Content-Type: application/json' "$COUCHDB_URL"/_replicate; }"#,
-];
+replicate() { printf 'user = "%s"\ndata = "%s"\n' "$login" "$(escaped "$1")" | curl -sS -f -K - -X POST -H 'Content-Type: application/json' "$COUCHDB_URL"/_replicate; }"#;
 
 /// The document in the copy that records from where the original has to be read again.
 const COPIED_SINCE: &str = "/_local/copied-since";
@@ -122,6 +118,7 @@ fn copy_script(name: &str, into: &str) -> Remedy {
     let selector = json!({ "selector": { "_deleted": { "$exists": false } } });
     let put = "ask -f -X PUT";
     let lines = [
+        REPLICATE.to_owned(),
         format!("info=$(ask -f \"$COUCHDB_URL\"{from})"),
         "q=$(printf %s \"$info\" | sed -n 's/.*\"cluster\":{[^}]*\"q\":\\([0-9]*\\).*/\\1/p')"
             .to_owned(),
@@ -139,14 +136,13 @@ fn copy_script(name: &str, into: &str) -> Remedy {
         ),
         format!("{put} \"$COUCHDB_URL\"{to}/_revs_limit -d \"$limit\""),
         format!("{put} \"$COUCHDB_URL\"{to}{COPIED_SINCE} -d '{{\"seq\":\"'\"${{since:?}}\"'\"}}'"),
-        format!("{})", replicate(name, into, &selector, &[])),
+        replicate(name, into, &selector, &[]),
     ];
-    let lines = SCRIPT.into_iter().map(str::to_owned).chain(lines);
-    Remedy::command(
+    Remedy::script(
         format!(
             "Copy the database without them to {into}, which must not exist yet, with the same q, n, partitions and rights. One of the nodes will use $COUCHDB_URL, $COUCHDB_USER and the password itself:"
         ),
-        lines.collect::<Vec<_>>().join("\n"),
+        &lines,
     )
 }
 
@@ -155,18 +151,15 @@ fn copy_script(name: &str, into: &str) -> Remedy {
 fn catch_up_script(name: &str, into: &str) -> Remedy {
     let to = shell_word(&format!("/{}", encode_part(into))).into_owned();
     let lines = [
+        REPLICATE.to_owned(),
         format!("copied=$(ask -f \"$COUCHDB_URL\"{to}{COPIED_SINCE})"),
         "since=$(printf %s \"$copied\" | sed -n 's/.*\"seq\":\"\\([^\"]*\\)\".*/\\1/p')".to_owned(),
         ": \"${since:?}\"".to_owned(),
-        format!(
-            "{})",
-            replicate(name, into, &json!({ "since_seq": "" }), &[("/since_seq", "since")])
-        ),
+        replicate(name, into, &json!({ "since_seq": "" }), &[("/since_seq", "since")]),
     ];
-    let lines = SCRIPT.into_iter().map(str::to_owned).chain(lines);
-    Remedy::command(
+    Remedy::script(
         "Copy what was written and deleted since; when writes have stopped, repeat until it answers no_changes or writes no document:",
-        lines.collect::<Vec<_>>().join("\n"),
+        &lines,
     )
 }
 

@@ -162,17 +162,17 @@ fn compare(copies: &Copies<'_>) -> Option<Remedy> {
         Some(format!("rows {path} >{file}"))
     };
     let lines = [
-        "(set -eu; cd \"$(mktemp -d)\"".to_owned(),
-        "rows() { curl -sS -f -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"\"$1\" >rows; sed -n 's/,$//; s/^{\"seq\":[^,]*,//p' rows | LC_ALL=C sort; }".to_owned(),
+        "cd \"$(mktemp -d)\"".to_owned(),
+        "rows() { ask -f \"$COUCHDB_URL\"\"$1\" >rows; sed -n 's/,$//; s/^{\"seq\":[^,]*,//p' rows | LC_ALL=C sort; }".to_owned(),
         rows(least, "one")?,
         rows(most, "two")?,
-        "LC_ALL=C comm -3 one two)".to_owned(),
+        "LC_ALL=C comm -3 one two".to_owned(),
     ];
     let (least, most) = (least.node(), most.node());
     let says = format!(
         "See which revisions, also of deleted documents, only {least} has (left) or only {most} has (indented); with the same revisions in both, nothing is printed:"
     );
-    Some(Remedy::command(says, lines.join("\n"))).filter(|_| least != most)
+    Some(Remedy::script(says, &lines)).filter(|_| least != most)
 }
 
 #[cfg(test)]
@@ -236,17 +236,17 @@ mod tests {
             "The copies of orders's range 00-1f differ although nothing is written to them: c has 1,440 documents and 0 deleted ones and a and b have 588 documents and 20 deleted ones. Possible causes: a node was down, a file was restored, or replication between the nodes broke off."
         );
         assert_eq!(found.evidence[2], ("missing_documents", 852_u64.into()));
-        let told = "(set -eu; cd \"$(mktemp -d)\"\nrows() { curl -sS -f -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"\"$1\" >rows; sed -n 's/,$//; s/^{\"seq\":[^,]*,//p' rows | LC_ALL=C sort; }\nrows '/_node/a/shards%2F00000000-1ffffffe%2Forders.1/_changes?style=all_docs' >one\nrows '/_node/c/shards%2F00000000-1ffffffe%2Forders.1/_changes?style=all_docs' >two\nLC_ALL=C comm -3 one two)";
+        let told = "\ncd \"$(mktemp -d)\"\nrows() { ask -f \"$COUCHDB_URL\"\"$1\" >rows; sed -n 's/,$//; s/^{\"seq\":[^,]*,//p' rows | LC_ALL=C sort; }\nrows '/_node/a/shards%2F00000000-1ffffffe%2Forders.1/_changes?style=all_docs' >one\nrows '/_node/c/shards%2F00000000-1ffffffe%2Forders.1/_changes?style=all_docs' >two\nLC_ALL=C comm -3 one two)";
         let commands: Vec<&str> =
             found.remedy.iter().filter_map(|remedy| remedy.text.as_deref()).collect();
         assert_eq!(
-            commands[2..],
+            [commands[2], commands[4]],
             [
                 "curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"/_node/c/shards%2F00000000-1ffffffe%2Forders.1",
-                told,
                 "curl -u \"$COUCHDB_USER\" -X POST -H 'Content-Type: application/json' \"$COUCHDB_URL\"/orders/_sync_shards",
             ]
         );
+        assert!(commands[3].ends_with(told), "{}", commands[3]);
     }
 
     #[test]

@@ -210,8 +210,6 @@ fn set_aside_script(
         names.map(|name| shell_word(&format!("{name}.couch")).into_owned()).collect();
     let database = word(db);
     let mut lines = vec![
-        "(set -eu".to_owned(),
-        Remedy::ASK.to_owned(),
         "stop() { echo \"stopped, nothing was set aside: $1\" >&2; exit 1; }".to_owned(),
         format!("cd {data}"),
         format!("members={}", shell_word(&quoted.join(","))),
@@ -235,9 +233,9 @@ fn set_aside_script(
             "  [ -z \"$(find \"$file\" -mmin -{minutes})\" ] || stop \"$file was written since\""
         ),
         "done".to_owned(),
-        format!("for file in {}; do mv -n \"$file\" \"$file.set-aside\"; done)", names.join(" ")),
+        format!("for file in {}; do mv -n \"$file\" \"$file.set-aside\"; done", names.join(" ")),
     ]);
-    lines.join("\n")
+    Remedy::script_text(&lines)
 }
 
 /// The rest of a loop over the members' shard maps, which must not place files on their node,

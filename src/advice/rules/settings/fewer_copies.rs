@@ -3,12 +3,15 @@
 use super::nodes::{configs, value};
 use crate::{
     advice::{
-        Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording, grouped_by, total,
+        Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording, grouped_by,
+        remedy::to_json, total,
     },
-    table::{DbIx, ShardMapEntry},
-    text::{counted, listed},
+    table::{DbIx, NodeIx, ShardMapEntry},
+    text::{counted, listed, quote::shell_word},
 };
-use std::collections::BTreeSet;
+use couchdb_names::{Range, encode_part};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) const RULE: Rule = Rule {
     code: "fewer_copies",
@@ -65,6 +68,7 @@ fn finding(situation: &Situation<'_>, db: DbIx, map: ShardMapEntry, wanted: u64)
         }
     };
     let copies = u64::from(map.copies);
+    let added = added_copies(situation, db, map, wanted);
     Wording {
         subject: Subject::Database(name.to_owned()),
         says: format!(
@@ -80,15 +84,74 @@ fn finding(situation: &Situation<'_>, db: DbIx, map: ShardMapEntry, wanted: u64)
         ],
         remedy: vec![
             "If it was created with fewer copies on purpose, mute this.".into(),
-            Remedy::get(
-                "Otherwise read its shard map, and save the output:",
-                &["_node", "_local", "_dbs", name],
-            ),
-            "Add nodes without a copy to each range (by_node, by_range, and an entry [\"add\", RANGE, NODE] in changelog) and PUT the document back, as CouchDB's manual says under \"Moving a shard\"; take no node out.".into(),
+            add_to_map(name, &added),
             Remedy::couchdb("Then fill the new copies:", "POST", &[name, "_sync_shards"], None),
             Remedy::get("Check that each range has its nodes:", &[name, "_shards"]),
         ],
     }
+}
+
+/// A node for each copy that a range lacks: among those without the range, one with fewest copies of the database,
+/// then with least live data.
+fn added_copies<'a>(
+    situation: &Situation<'a>,
+    db: DbIx,
+    map: ShardMapEntry,
+    wanted: u64,
+) -> Vec<(Range, &'a str)> {
+    let placed = situation.shards_of(db).filter_map(|copy| Some((copy.range()?, copy.node_ix())));
+    let mut holders: BTreeMap<Range, BTreeSet<NodeIx>> = BTreeMap::new();
+    for (range, node) in placed {
+        holders.entry(range).or_default().insert(node);
+    }
+    if holders.values().map(BTreeSet::len).sum::<usize>() as u64 != u64::from(map.copies) {
+        // Some copies are on nodes that this process does not watch.
+        return Vec::new();
+    }
+    let held = |holders: &BTreeMap<Range, BTreeSet<NodeIx>>, node: &NodeIx| {
+        holders.values().filter(|nodes| nodes.contains(node)).count()
+    };
+    let mut added = Vec::new();
+    for range in holders.keys().copied().collect::<Vec<_>>() {
+        while (holders[&range].len() as u64) < wanted {
+            let free =
+                situation.snapshot().members().filter(|(ix, _)| !holders[&range].contains(ix));
+            let key = |(ix, _): &(NodeIx, _)| {
+                (held(&holders, ix), situation.survey.node(*ix).active_bytes)
+            };
+            let Some((ix, node)) = free.min_by_key(key) else { break };
+            holders.entry(range).or_default().insert(ix);
+            added.push((range, &*node.name));
+        }
+    }
+    added
+}
+
+/// How to add copies to a database's shard map; by hand if it is unknown which.
+fn add_to_map(db: &str, added: &[(Range, &str)]) -> Remedy {
+    let path = shell_word(&format!("/_node/_local/_dbs/{}", encode_part(db))).into_owned();
+    if added.is_empty() {
+        return Remedy::get(
+            "Otherwise read its shard map, save the output, add nodes without a copy to each range (by_node, by_range, and an entry [\"add\", RANGE, NODE] in changelog), and PUT the document back; take no node out:",
+            &["_node", "_local", "_dbs", db],
+        );
+    }
+    let added: Vec<_> =
+        added.iter().map(|(range, node)| json!([range.text().as_str(), node])).collect();
+    let add = r#"reduce $added[] as [$range, $node] (.; if .by_range[$range] | index($node) then . else .by_range[$range] += [$node] | .by_node[$node] += [$range] | .changelog += [["add", $range, $node]] end)"#;
+    let lines = [
+        format!("map=$(ask -f \"$COUCHDB_URL\"{path})"),
+        "printf '%s\n' \"$map\"".to_owned(),
+        format!("added={}", shell_word(&to_json(&added.into()))),
+        format!("map=$(printf %s \"$map\" | jq -c --argjson added \"$added\" {})", shell_word(add)),
+        format!(
+            "ask -f -X PUT -H 'Content-Type: application/json' \"$COUCHDB_URL\"{path} -d \"$map\""
+        ),
+    ];
+    Remedy::script(
+        "Otherwise add these copies to its shard map. The command needs jq, and prints the old map: keep it. If `[cluster] placement` is set, first check that these nodes are in the right zones:",
+        &lines,
+    )
 }
 
 #[cfg(test)]
@@ -123,6 +186,11 @@ mod tests {
             "_users has 1 copy of its 1 range; with n = 3 it would have 3. b and c have none."
         );
         assert_eq!(found("orders", None)[0].severity, Severity::Info);
+        let script = only.remedy[1].text.as_deref().unwrap_or_default();
+        assert!(
+            script.contains(r#"added='[["00000000-1ffffffe","b"],["00000000-1ffffffe","c"]]'"#),
+            "{script}"
+        );
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Imbalance {
         let members = situation.snapshot().members();
         let nodes: Vec<NodeIx> = members
             .map(|(ix, node)| {
-                let is_known = node.is_served && !node.files_only && node.is_up == Some(true);
+                let is_known = node.is_served && !node.files_only && node.answers();
                 is_known.then_some(ix)
             })
             .collect::<Option<_>>()?;

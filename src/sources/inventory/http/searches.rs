@@ -38,7 +38,7 @@ impl HttpSource {
     /// The response of each node at its own address, if that is known; otherwise the entry node's.
     async fn features(&self, snapshot: &Snapshot) -> Vec<BTreeSet<String>> {
         let nodes = snapshot.nodes().iter().skip(1);
-        let nodes = nodes.filter(|node| node.is_member && node.is_up == Some(true));
+        let nodes = nodes.filter(|node| node.is_member && node.answers());
         let asked = nodes.map(|node| self.client.own_welcome(&node.name));
         let asked = join_all(asked.map(|asked| time::timeout(FEATURES_TIMEOUT, asked)));
         let mut answers: Vec<_> =

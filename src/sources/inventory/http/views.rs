@@ -265,7 +265,7 @@ fn reopens(snapshot: &Snapshot, node: NodeIx) -> bool {
 }
 
 fn is_up(snapshot: &Snapshot, node: NodeIx) -> bool {
-    snapshot.node(node).is_some_and(|node| node.is_up == Some(true))
+    snapshot.node(node).is_some_and(|node| node.answers())
 }
 
 fn seen(
