@@ -10,6 +10,9 @@ use crate::{
 use couchdb_names::encode_part;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
+/// The setting that keeps requests of clients away from a node.
+const MAINTENANCE: (&str, &str) = ("couchdb", "maintenance_mode");
+
 /// The kind of a remedy.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
@@ -128,6 +131,19 @@ ask() { printf 'user = "%s"\n' "$login" | curl -sS -K - "$@"; }"#;
     pub fn unset_config(says: impl Into<String>, node: &str, place: (&str, &str)) -> Self {
         let path = ["_node", node, "_config", place.0, place.1];
         Self::couchdb(says, "DELETE", &path, None)
+    }
+
+    /// The request that keeps clients from reading a node, so that they do not see copies that are not filled yet.
+    pub fn leave_service(says: &str, node: &str) -> Self {
+        let says = format!(
+            "{says} Until a copy is filled, whoever reads it lacks documents. So take {node} out of service first; databases of which only it has a copy cannot be read meanwhile:"
+        );
+        Self::set_config(says, node, MAINTENANCE, "true")
+    }
+
+    /// The request that lets clients read the node again.
+    pub fn enter_service(node: &str) -> Self {
+        Self::unset_config("Then take the node back into service:", node, MAINTENANCE)
     }
 
     /// A read request to CouchDB; the parts of the path are encoded.

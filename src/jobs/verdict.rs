@@ -179,14 +179,16 @@ pub(super) fn file_was_replaced(before: &FileBefore, facts: &Facts) -> bool {
 }
 
 /// Whether two readings of a database's file show that an otherwise unknown compaction ended
-/// between them. A header may be older than CouchDB's answer of the same second.
+/// between them. A header may be older than CouchDB's answer of the same second. A compaction keeps the file's UUID; a
+/// copy that was removed and filled again has another one.
 pub(super) fn was_compacted_between(before: &Facts, after: &Facts) -> bool {
     let both = |fact: fn(&Facts) -> OptionalU64| fact(before).get().zip(fact(after).get());
+    let is_other_file = before.file_id.zip(after.file_id).is_some_and(|(then, now)| then != now);
     let goes_on = both(|facts| facts.update_seq).is_some_and(|(then, now)| then <= now);
     let moved = both(|facts| facts.compacted_seq).is_some_and(|(then, now)| then < now);
     let shrank =
         both(|facts| facts.file_bytes).is_some_and(|(then, now)| !hides_compaction(then, now));
-    goes_on && (moved || shrank)
+    !is_other_file && goes_on && (moved || shrank)
 }
 
 /// Judges a database compaction. `None` means that the file must be read again.
@@ -318,6 +320,22 @@ mod tests {
             Some(JobVerdict::NeverRan) => "never ran",
             Some(JobVerdict::Lost(_)) => "lost",
         }
+    }
+
+    #[test]
+    fn copy_that_was_filled_again_is_not_a_compaction() {
+        let facts = |file_bytes, compacted, file_id| Facts {
+            update_seq: OptionalU64::new(90),
+            compacted_seq: OptionalU64::new(compacted),
+            file_id: std::num::NonZeroU8::new(file_id),
+            ..Facts::sized(file_bytes, MIB)
+        };
+        let (old, new) = (facts(9 * MIB, 40, 1), facts(2 * MIB, 90, 1));
+        assert!(was_compacted_between(&old, &new));
+        assert!(!was_compacted_between(
+            &old,
+            &Facts { file_id: std::num::NonZeroU8::new(2), ..new }
+        ));
     }
 
     #[test]

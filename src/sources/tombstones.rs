@@ -127,6 +127,9 @@ pub async fn read_tombstones(
         replications.map_err(|error| unknown("Replications are unknown", error)).ok();
     let times = client.time_seq(db).await;
     let times = times.map_err(|error| unknown("The times of changes are unknown", error));
+    let purges_limit = client.purges_limit(db).await;
+    let purges_limit =
+        purges_limit.map_err(|error| unknown("How many purges are kept is unknown", error)).ok();
     let auto_purge = match client.auto_purge(db).await {
         Ok(None) => AutoPurge::Missing,
         Ok(Some(settings)) => AutoPurge::Ttl(settings.deleted_document_ttl),
@@ -138,9 +141,6 @@ pub async fn read_tombstones(
     if replications.as_ref().is_some_and(|all| all.len() >= MAX_REPLICATIONS) {
         problems.push(format!("Only {MAX_REPLICATIONS} replications of each list were read."));
     }
-    let purges_limit = client.purges_limit(db).await;
-    let purges_limit =
-        purges_limit.map_err(|error| unknown("How many purges are kept is unknown", error)).ok();
     let version = client.welcome().await.ok().and_then(|welcome| welcome.version);
     let parsed = version.as_deref().and_then(|version| version.parse().ok());
     let mut links = links(&copies);

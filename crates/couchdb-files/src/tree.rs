@@ -57,7 +57,8 @@ pub(super) struct Leaf<'a> {
     /// In a sample: whether the simulated compaction uses it, which needs leaves in the frequency of the tree.
     pub(super) is_copied: bool,
     rows: Tokens<'a>,
-    count: u32,
+    /// The number of its rows.
+    pub(super) count: u32,
 }
 
 impl<'a> Leaf<'a> {
@@ -155,6 +156,27 @@ fn node(
         }
     }
     Ok(())
+}
+
+/// The number of rows of a tree, from the reductions in its root; `None` if they do not count rows, or cannot be read.
+///
+/// # Errors
+///
+/// If reading fails.
+pub(super) fn rows(reader: &mut Reader<'_>, root: u64) -> Result<Option<u64>, WalkError> {
+    let chunk = reader.chunk(root, MAX_NODE_BYTES).map_err(WalkError::Read)?;
+    let Some(chunk) = chunk else { return Ok(None) };
+    let Some((is_leaf, count, mut tokens)) = open(&chunk.term) else { return Ok(None) };
+    if is_leaf {
+        return Ok(Some(count.into()));
+    }
+    // The tree of ids counts live and deleted documents.
+    let of_tuple = |reduction: Term<'_>| {
+        let mut fields = reduction.tuple()?;
+        Some(fields.next()?.number()? + fields.next().and_then(Term::number).unwrap_or_default())
+    };
+    let below = |reduction: Term<'_>| reduction.number().or_else(|| of_tuple(reduction));
+    Ok((0..count).map(|_| below(inner_reference(&mut tokens, &[])?.reduction?)).sum())
 }
 
 /// Calls `visit` with a random leaf and the probability of choosing it: at each node, a reference is chosen in

@@ -24,7 +24,7 @@ use super::{
     read,
 };
 use parts::Parts;
-use walk::Walk;
+use walk::{Scale, Walk};
 
 /// The parts of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +62,10 @@ pub fn xray(bytes: &dyn Bytes, sample: Option<Sample>) -> Result<Xray, XrayError
         budget: header.file_bytes,
         exact: true,
         sample,
+        scales: match &header.header {
+            Header::View(_) => Scale::Bytes,
+            Header::Db(_) | Header::Compaction(_) => Scale::Rows,
+        },
     };
     let record = PREFIX as u64 + block::with_markers(PREFIX, place.length.into());
     let after_compaction = match &header.header {
@@ -77,7 +81,7 @@ pub fn xray(bytes: &dyn Bytes, sample: Option<Sample>) -> Result<Xray, XrayError
     parts.add(Part::Header, record + padding, 1);
     parts.add(Part::Uncommitted, place.bytes_after, 0);
     let is_whole = parts.get(Part::Unreadable) == (0, 0);
-    let error = parts.copy_error();
+    let error = parts.copy_error(after_compaction.unwrap_or_default());
     let (active, update_seq, revs_limit) = match &header.header {
         Header::Db(db) | Header::Compaction(db) => {
             (db.active, Some(db.update_seq), Some(db.revs_limit))

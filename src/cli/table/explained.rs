@@ -348,6 +348,12 @@ fn add_decision(explained: &Explained, lines: &mut Lines) {
         (None, None) if target.kind == "search" => {
             lines.add("decision", "none: Lucene merges a search index's files by itself");
         }
+        (None, None) if target.state == "orphan" => {
+            lines.add(
+                "decision",
+                "none: the shard map does not have the file, so CouchDB does not use it",
+            );
+        }
         (None, None) => lines.add("decision", "not a candidate: no channel takes it"),
     }
     let since = target.refusal.as_ref().and_then(|refusal| word(&refusal.since));

@@ -164,15 +164,21 @@ fn kept_purges(answer: &TombstonesAnswer) -> Option<String> {
         0 => String::new(),
         number => format!(" (and more than the limit in {})", counted(number, "other", "others")),
     };
-    let why = match &most.reader {
-        Some(reader) => format!("{reader} has not processed them"),
-        None => format!(
-            "it has no checkpoint of {}. A node that reads purges from another may write a checkpoint that names itself wrongly, which only a later purge replaces",
+    let why = match &most.readers[..] {
+        [] => format!(
+            "it has no checkpoint of {}. On CouchDB 3.5.2 a checkpoint may name the wrong node, and further purges may only move that to another copy",
             listed(&most.without_checkpoint)
+        ),
+        [one] => {
+            format!("{one} has not processed them; an index does when a view of it is queried")
+        }
+        several => format!(
+            "{} have not processed them; an index does when a view of it is queried",
+            listed(several)
         ),
     };
     Some(format!(
-        "A compaction keeps entries about {} purges in the copy of {} on {}{others}, although _purged_infos_limit is {limit}: {why}.",
+        "A compaction keeps entries about up to {} purges in the copy of {} on {}{others}, although _purged_infos_limit is {limit}: {why}.",
         grouped(most.purges),
         most.shard,
         most.node,

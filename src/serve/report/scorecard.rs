@@ -171,7 +171,7 @@ impl Scorecard {
         let from = self.from.as_deref()?;
         let span = |seconds| duration::format_rounded(Duration::from_secs(seconds));
         let mut says = format!(
-            "Based on {} of advice since {from}",
+            "Based on {} of advice since about {from}",
             duration::in_words(Duration::from_secs(self.advised_seconds))
         );
         if self.enforced_seconds > 0 {
@@ -230,19 +230,19 @@ mod tests {
         let cases = [
             (
                 card(48, &[], hour(20, 10, 1, 0)),
-                "Switch to enforce: that would have meant on average 10 GiB less waste (10 GiB instead of 20 GiB), for 24 GiB rewritten. Based on 2 days of advice since 2026-11-19T01:00:00Z.",
+                "Switch to enforce: that would have meant on average 10 GiB less waste (10 GiB instead of 20 GiB), for 24 GiB rewritten. Based on 2 days of advice since about 2026-11-19T01:00:00Z.",
             ),
             (
                 card(48, &[5, 6, 7], hour(20, 19, 1, 0)),
-                "Switching to enforce would have changed little: on average 1 GiB less waste (19 GiB instead of 20 GiB), for 22.5 GiB rewritten. Based on 45 hours of advice since 2026-11-19T01:00:00Z; recliner was not running for 3h.",
+                "Switching to enforce would have changed little: on average 1 GiB less waste (19 GiB instead of 20 GiB), for 22.5 GiB rewritten. Based on 45 hours of advice since about 2026-11-19T01:00:00Z; recliner was not running for 3h.",
             ),
             (
                 card(48, &[], hour(20, 20, 0, 0)),
-                "Switching to enforce would have changed nothing: recliner would have started no compaction. Based on 2 days of advice since 2026-11-19T01:00:00Z.",
+                "Switching to enforce would have changed nothing: recliner would have started no compaction. Based on 2 days of advice since about 2026-11-19T01:00:00Z.",
             ),
             (
                 card(5, &[], hour(20, 15, 2, 1)),
-                "It is too early to decide; so far, enforcing would have meant on average 5 GiB less waste (15 GiB instead of 20 GiB), for 5 GiB rewritten. 5 of 10 compactions would have overlapped with another program's compaction of the same file or range; hand smoosh's channels over at the same time (smoosh.mode: takeover). Based on 5 hours of advice since 2026-11-20T20:00:00Z.",
+                "It is too early to decide; so far, enforcing would have meant on average 5 GiB less waste (15 GiB instead of 20 GiB), for 5 GiB rewritten. 5 of 10 compactions would have overlapped with another program's compaction of the same file or range; hand smoosh's channels over at the same time (smoosh.mode: takeover). Based on 5 hours of advice since about 2026-11-20T20:00:00Z.",
             ),
         ];
         for (found, says) in cases {

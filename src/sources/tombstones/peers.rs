@@ -262,16 +262,14 @@ impl<'a> Link<'a> {
 
 /// The progress of each node in sending changes to other nodes with copies of the same ranges.
 fn internal(links: &[Link<'_>]) -> Vec<Peer> {
-    let mut pairs: BTreeMap<(&str, &str), (Option<u64>, Option<Moment>)> = BTreeMap::new();
+    let mut pairs: BTreeMap<(&str, &str), Vec<&Link<'_>>> = BTreeMap::new();
     for link in links {
-        let (behind, last_seen) =
-            pairs.entry((&link.from.node, link.to)).or_insert((Some(0), link.last_seen));
-        *behind = behind.zip(link.behind).map(|(one, two)| one + two);
-        *last_seen = last_seen.zip(link.last_seen).map(|(one, two)| one.min(two));
+        pairs.entry((&link.from.node, link.to)).or_default().push(link);
     }
-    let peer = |((from, to), (behind, last_seen))| Peer {
-        behind,
-        last_seen,
+    let peer = |((from, to), links): ((&str, &str), Vec<&Link<'_>>)| Peer {
+        behind: links.iter().map(|link| link.behind).sum(),
+        // The oldest, or none if one is unknown.
+        last_seen: links.iter().map(|link| link.last_seen).min().flatten(),
         ..Peer::new(PeerKind::InternalReplication, format!("{from} to {to}"))
     };
     pairs.into_iter().map(peer).collect()

@@ -111,12 +111,13 @@ fn large_tree(row: impl Fn(usize, u8) -> Vec<u8>) -> (Vec<u8>, Vec<u8>) {
         let rows: Vec<(u8, Vec<u8>)> = (0..8_u8).map(|at| (at, row(leaf, at))).collect();
         let begin = file.len() as u64;
         let at = append(&mut file, &node(b"kv_node", &rows));
-        references.push((u8::try_from(leaf % 256).unwrap(), state(at, file.len() as u64 - begin)));
+        references
+            .push((u8::try_from(leaf % 256).unwrap(), state(at, file.len() as u64 - begin, 8)));
     }
     let before = file.len() as u64;
     let root = append(&mut file, &node(b"kp_node", &references));
     let all = before - 100 + (file.len() as u64 - root);
-    (file, state(root, all))
+    (file, state(root, all, 0))
 }
 
 /// What a compaction copies beside the rows varies more than the rows.
@@ -190,9 +191,9 @@ fn append(file: &mut Vec<u8>, data: &[u8]) -> u64 {
 }
 
 /// The encoded state of a tree or reference to a node: `{At, 1, Bytes}`.
-fn state(at: u64, bytes: u64) -> Vec<u8> {
+fn state(at: u64, bytes: u64, rows: u8) -> Vec<u8> {
     let number = |value: u64| [&[98][..], &u32::try_from(value).unwrap().to_be_bytes()].concat();
-    [&[104, 3][..], &number(at), &[97, 1], &number(bytes)].concat()
+    [&[104, 3][..], &number(at), &[97, rows], &number(bytes)].concat()
 }
 
 fn node(kind: &[u8; 7], pairs: &[(u8, Vec<u8>)]) -> Vec<u8> {
@@ -225,8 +226,8 @@ fn with_trees(mut file: Vec<u8>, seq: &[u8], local: &[u8]) -> Vec<u8> {
 fn tree_with_a_loop_counts_as_unreadable_and_terminates() {
     let mut file = vec![7; 100];
     let own = file.len() as u64;
-    append(&mut file, &node(b"kp_node", &[(1, state(own, 40)), (2, state(own + 8, 50))]));
-    let file = with_local_tree(file, &state(own, 90));
+    append(&mut file, &node(b"kp_node", &[(1, state(own, 40, 1)), (2, state(own + 8, 50, 1))]));
+    let file = with_local_tree(file, &state(own, 90, 2));
     let xray = whole(&file);
     assert_eq!(part(&xray, Part::Unreadable), (90, 2));
     assert!(!xray.exact && xray.after_compaction.is_none());
@@ -239,9 +240,9 @@ fn tree_nodes_referenced_twice_fail_fast() {
     let mut file = vec![7; 100];
     let mut at = append(&mut file, &node(b"kv_node", &[(1, vec![106])]));
     for _ in 0..60 {
-        at = append(&mut file, &node(b"kp_node", &[(1, state(at, 40)), (2, state(at, 40))]));
+        at = append(&mut file, &node(b"kp_node", &[(1, state(at, 40, 1)), (2, state(at, 40, 1))]));
     }
-    let file = with_local_tree(file, &state(at, 90));
+    let file = with_local_tree(file, &state(at, 90, 2));
     let read = xray(&file.as_slice(), None);
     assert!(matches!(read, Err(XrayError::Overlap)), "{read:?}");
 }

@@ -2,7 +2,7 @@
 //!
 //! Owns the state of an X-ray, and divides a node's bytes among its rows. Never knows what a row means.
 
-use super::parts::{Part, Parts, Samples};
+use super::parts::{Mean, Part, Parts, Samples};
 use crate::{
     HeaderError, TreeSize,
     chunk::Reader,
@@ -11,15 +11,21 @@ use crate::{
     term::Term,
     tree::{self, Leaf, NodeRef, Visit, WalkError},
 };
+use std::collections::BTreeSet;
 
 /// A tree of at most this many bytes is read completely.
 const SMALL_TREE_BYTES: u64 = 1 << 20;
 /// Typical bytes of a node with rows.
 const MEAN_NODE_BYTES: u64 = 1000;
-/// Bytes of a node with few rows.
-const SHORT_NODE_BYTES: u64 = 500;
+/// Hardly any node with documents has fewer bytes. Smaller ones are too rare among those that are copied.
+const SHORT_NODE_BYTES: f64 = 250.0;
+/// Leaves with large rows are chosen more often, and the nodes above them have large keys: by so much their size may
+/// be off.
+const INNER_ERROR: f64 = 0.2;
+/// The precision of random shares.
+const CHANCES: u64 = 1 << 20;
 /// Minimum number of sampled nodes of a tree.
-const FEWEST_SAMPLES: u64 = 400;
+const FEWEST_SAMPLES: u64 = 1000;
 
 /// Why a file has no X-ray.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +56,15 @@ pub struct Sample {
     pub seed: u64,
 }
 
+/// What a sample of a tree is scaled by.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Scale {
+    /// The number of rows: documents, each with bodies beside its row.
+    Rows,
+    /// The bytes of nodes with rows, which a compaction hardly changes.
+    Bytes,
+}
+
 pub(super) struct Walk<'b> {
     pub(super) reader: Reader<'b>,
     pub(super) parts: Parts,
@@ -58,6 +73,7 @@ pub(super) struct Walk<'b> {
     /// Whether each attachment was counted once.
     pub(super) exact: bool,
     pub(super) sample: Option<Sample>,
+    pub(super) scales: Scale,
 }
 
 /// Adds the rows of a leaf to parts.
@@ -116,36 +132,61 @@ impl Walk<'_> {
         let mut random =
             |below: u64| random_bits(sample.seed ^ root, steps.next().unwrap_or_default()) % below;
         let mut samples = Samples::default();
-        let (mut read, mut leaves, mut bytes_of_leaves, mut copied) = (0.0_f64, 0.0, 0.0, 0.0);
+        let scales = self.scales;
+        let (mut leaf_bytes, mut rows) = (Mean::default(), Mean::default());
+        let mut copied = BTreeSet::new();
         for _ in 0..count {
             let mut parts = Parts::default();
-            let chance = random(SHORT_NODE_BYTES);
+            let chance = random(CHANCES) as f64 / CHANCES as f64;
             let reader = &mut self.reader;
             let chosen = tree::random_leaf(reader, root, &mut random, |reader, mut node, p| {
-                // The larger a leaf, the more often it is chosen; this corrects for that.
-                node.is_copied = chance * node.stored < SHORT_NODE_BYTES * SHORT_NODE_BYTES;
+                // The larger a leaf and the nodes above it, the more often it is chosen; this corrects for that.
+                let is_wanted = match scales {
+                    Scale::Rows => chance * p * (bytes as f64) < SHORT_NODE_BYTES,
+                    Scale::Bytes => true,
+                };
+                // Two equal leaves side by side would compress too well.
+                node.is_copied = is_wanted && copied.insert(node.at);
                 parts.reach(node.at, node.stored);
                 parts.add(Part::TreeNodes, 0, 1);
                 leaf(reader, &mut parts, &node)?;
-                Ok((p.recip(), node.stored as f64, node.is_copied))
+                Ok((
+                    p.recip(),
+                    node.stored as f64,
+                    f64::from(node.count),
+                    node.length as f64,
+                    node.is_copied,
+                ))
             })?;
             match chosen {
-                Some((weight, stored, is_copied)) => {
-                    read += 1.0;
-                    leaves += weight;
-                    bytes_of_leaves += weight * stored;
-                    copied += f64::from(is_copied);
-                    samples.add(&parts, stored, weight, is_copied);
+                Some((weight, stored, own_rows, length, is_copied)) => {
+                    leaf_bytes.add(weight * stored);
+                    rows.add(weight * own_rows);
+                    samples.add(&parts, weight);
+                    if is_copied {
+                        let (bytes, units) = match scales {
+                            Scale::Rows => (stored + parts.beside_rows as f64, own_rows),
+                            Scale::Bytes => (length, stored),
+                        };
+                        samples.copied.add(bytes, units);
+                    }
                 }
                 None => self.parts.add(Part::Unreadable, 0, 1),
             }
         }
-        let read = read.max(1.0);
-        self.parts.add_samples(&samples);
+        let all = match (scales, tree::rows(&mut self.reader, root)?) {
+            (Scale::Bytes, _) => &leaf_bytes,
+            (Scale::Rows, Some(known)) => &Mean::of(known as f64),
+            (Scale::Rows, None) => &rows,
+        };
+        self.parts.add_samples(&samples, all);
         // The bytes outside leaves belong to nodes with references.
-        let inner = bytes as f64 - bytes_of_leaves / read;
-        self.parts.add(Part::TreeNodes, rounded(inner.max(0.0)), 0);
-        Ok(leaves / read / f64::max(copied, 1.0))
+        let inner = f64::max(bytes as f64 - leaf_bytes.mean(), 0.0);
+        self.parts.add_rest(Part::TreeNodes, inner, leaf_bytes.variance());
+        if matches!(scales, Scale::Bytes) {
+            self.parts.copy_bias += INNER_ERROR * inner;
+        }
+        Ok(all.mean() / samples.copied.units.max(1.0))
     }
 
     /// Adds a term that the header references.

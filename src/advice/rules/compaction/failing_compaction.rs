@@ -98,7 +98,9 @@ fn rebuild(
         ));
     }
     remedy.push(look("And check what the damaged one has:", &target));
-    remedy.push(format!("Continue only if all other copies have the same numbers, the damaged one has no more documents or deleted documents than they have, nothing is being written, and all nodes are up. Then stop CouchDB on {node} only.").as_str().into());
+    remedy.push("Continue only if all other copies have the same numbers, the damaged one has no more documents or deleted documents than they have, nothing is being written, and all nodes are up.".into());
+    remedy.push(Remedy::leave_service("Then rebuild the copy.", node));
+    remedy.push(format!("Stop CouchDB on {node} only.").as_str().into());
     let known = situation.snapshot().node(target.node_ix());
     let directories: Vec<&str> = known
         .into_iter()
@@ -124,6 +126,7 @@ fn rebuild(
         &target,
     ));
     remedy.push("If they do not, stop CouchDB there, restore the file's name and start CouchDB. If they do, keep the file that ends in .set-aside until a backup has the database; then delete it, which frees its space.".into());
+    remedy.push(Remedy::enter_service(node));
     remedy.push(Remedy::recliner(
         "Then let recliner compact it again:",
         &["release", &target.id().to_string()],

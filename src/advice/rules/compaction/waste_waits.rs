@@ -25,7 +25,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         let count = queue.queued().len() as u64 + queue.overflow as u64;
         (bytes.saturating_add(queue.reclaimable_bytes), targets + count)
     });
-    if bytes < situation.settings().min_bytes {
+    if targets == 0 || bytes < situation.settings().min_bytes {
         views_left_alone(situation, findings);
         return;
     }

@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 pub(crate) const RULE: Rule = Rule {
     code: "hidden_bytes",
     finds: "Databases in which CouchDB counts data as live although a compaction would remove it.",
-    because: "Before 3.4.3, live bytes include attachments of replaced and deleted revisions, before 3.3 also their bodies (apache/couchdb#5346), and they stay wrong after an upgrade until the shard is compacted. smoosh ranks a file by its live bytes, so it compacts such a database too late or never. recliner learns from finished compactions how much they really removed; the rule is silent if there were none, in the database or in others where live bytes are known to mislead, or if the difference is less than a tenth of the live bytes, which may be an error of the prediction. It shows no gain, because the rules about compaction count these bytes.",
+    because: "Before 3.4.3, live bytes include attachments of replaced and deleted revisions, before 3.3 also their bodies (apache/couchdb#5346), and they stay wrong after an upgrade until the shard is compacted. smoosh ranks a file by its live bytes, so it compacts such a database too late or never. recliner learns from finished compactions how much they really removed, and from looking inside files; long trees of revisions also become smaller (tried on 3.5.2). The rule is silent if there were none, in the database or in others where live bytes are known to mislead, or if the difference is less than a tenth of the live bytes, which may be an error of the prediction. It shows no gain, because the rules about compaction count these bytes.",
     untried: Some("CouchDB 3.5.2 hides none"),
     ..Rule::info(check)
 };
@@ -61,7 +61,7 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey) -> Wording {
     Wording {
         subject: Subject::Database(name.to_owned()),
         says: format!(
-            "{name} has {} of hidden waste in all files: CouchDB counts it as live, but earlier compactions removed such data.",
+            "{name} has {} of hidden waste in all files: CouchDB counts it as live, but compactions remove such data.",
             format_size_short(bytes)
         ),
         evidence: vec![
@@ -114,7 +114,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "orders has 600 MiB of hidden waste in all files: CouchDB counts it as live, but earlier compactions removed such data."
+            "orders has 600 MiB of hidden waste in all files: CouchDB counts it as live, but compactions remove such data."
         );
         assert_eq!((only.gain, only.remedy.len()), (Gain::Bytes(0), 3));
     }

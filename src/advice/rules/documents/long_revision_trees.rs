@@ -61,10 +61,10 @@ fn finding(name: &str, db: &Trees) -> Wording {
     Wording {
         subject: Subject::Database(name.to_owned()),
         says: format!(
-            "{name} keeps up to {} revisions of a document: trees with more than {PROPOSED} take {}, {:.0} % of what compactions would leave of the shards that were read.",
+            "{name} keeps up to {} revisions of a document: trees with more than {PROPOSED} take {} now; compactions with this limit would leave {} in the shards that were read.",
             db.limit,
             format_size_short(db.bytes),
-            db.share() * 100.0,
+            format_size_short(db.left_bytes),
         ),
         evidence: vec![
             ("revision_bytes", db.bytes.into()),
@@ -131,7 +131,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "orders keeps up to 1000 revisions of a document: trees with more than 100 take 160 MiB, 20 % of what compactions would leave of the shards that were read."
+            "orders keeps up to 1000 revisions of a document: trees with more than 100 take 160 MiB now; compactions with this limit would leave 800 MiB in the shards that were read."
         );
         assert_eq!(only.gain, Gain::Unknown);
         let last = only.remedy.last().and_then(|remedy| remedy.text.as_deref());

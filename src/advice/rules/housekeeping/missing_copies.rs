@@ -199,7 +199,7 @@ fn strangers(unseen: &ByDatabase<'_>, copies: &Copies, findings: &mut Findings) 
                         "If a node now has another name, its files are still on its disk: stop it, give it the name {node} again (-name in vm.args, NODENAME in a container), and start it. If {node} has yet to join the cluster, let it join. Until then, delete no files on any node."
                     )),
                     Remedy::choice(format!(
-                        "If {node} will not return, put its data directory on a node of that name, or, while another copy of each range exists, place copies of its ranges on other members in the shard map."
+                        "If {node} will not return, put its data directory on a node of that name, or, while another copy of each range exists, place copies of its ranges on other members in the shard map, and keep these in `[couchdb] maintenance_mode` until the copies are filled."
                     )),
                 ],
             }
@@ -209,7 +209,7 @@ fn strangers(unseen: &ByDatabase<'_>, copies: &Copies, findings: &mut Findings) 
 
 fn remedy(db: &str, loss: &Loss) -> Vec<Remedy> {
     let sync = Remedy::couchdb(
-        "Make CouchDB create the missing copies and fill them from the others:",
+        "Make CouchDB create the missing copies and fill them from the others. Who reads a copy before it is filled lacks documents: if that matters, take its node out of service meanwhile (`[couchdb] maintenance_mode`):",
         "POST",
         &[db, "_sync_shards"],
         None,

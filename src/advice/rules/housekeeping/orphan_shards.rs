@@ -110,7 +110,7 @@ fn compare(situation: &Situation<'_>, targets: &[TargetRef<'_>], is_same: bool) 
     vec![
         Remedy::get("See how many documents such a file has:", &["_node", first.node(), &shard]),
         Remedy::get("Compare with the live database:", &[situation.db_name(first.db())]),
-        "Do not delete these files. If they have documents that the live database lacks, as happens when a new node has recreated databases, restore them: start a separate CouchDB on a copy of the files and replicate from it."
+        "Do not delete these files. If they have documents that the live database lacks, as happens when a new node has recreated databases, restore them: copy each file as NAME.couch into `[couchdb] database_dir` of a separate CouchDB, and replicate from `/_node/_local/NAME` there."
             .into(),
     ]
 }
@@ -213,8 +213,10 @@ fn set_aside_script(
         "stop() { echo \"stopped, nothing was set aside: $1\" >&2; exit 1; }".to_owned(),
         format!("cd {data}"),
         format!("members={}", shell_word(&quoted.join(","))),
-        "case $(ask -f \"$COUCHDB_URL\"/_membership) in *\"all_nodes\\\":[$members]\"*\"cluster_nodes\\\":[$members]\"*) ;; *) stop 'the members changed' ;; esac".to_owned(),
-        format!("case $(ask -f \"$COUCHDB_URL\"/_reshard/jobs) in *{}*) stop 'a split has it' ;; *'\"jobs\":'*) ;; *) stop 'the splits are unknown' ;; esac", shell_word(&format!("/{db}."))),
+        "now=$(ask -f \"$COUCHDB_URL\"/_membership)".to_owned(),
+        "case $now in *\"all_nodes\\\":[$members]\"*\"cluster_nodes\\\":[$members]\"*) ;; *) stop 'the members changed' ;; esac".to_owned(),
+        "jobs=$(ask -f \"$COUCHDB_URL\"/_reshard/jobs)".to_owned(),
+        format!("case $jobs in *{}*) stop 'a split has it' ;; *'\"jobs\":'*) ;; *) stop 'the splits are unknown' ;; esac", shell_word(&format!("/{db}."))),
         format!("for node in {}; do", paths.join(" ")),
         "  ask -f -o /dev/null \"$COUCHDB_URL/_node/$node/_dbs\"".to_owned(),
     ];

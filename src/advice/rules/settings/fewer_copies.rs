@@ -68,7 +68,6 @@ fn finding(situation: &Situation<'_>, db: DbIx, map: ShardMapEntry, wanted: u64)
         }
     };
     let copies = u64::from(map.copies);
-    let added = added_copies(situation, db, map, wanted);
     Wording {
         subject: Subject::Database(name.to_owned()),
         says: format!(
@@ -82,74 +81,124 @@ fn finding(situation: &Situation<'_>, db: DbIx, map: ShardMapEntry, wanted: u64)
             ("ranges", map.ranges.into()),
             ("copies_of_each_range", wanted.into()),
         ],
-        remedy: vec![
-            "If it was created with fewer copies on purpose, mute this.".into(),
-            add_to_map(name, &added),
-            Remedy::couchdb("Then fill the new copies:", "POST", &[name, "_sync_shards"], None),
-            Remedy::get("Check that each range has its nodes:", &[name, "_shards"]),
-        ],
+        remedy: remedy(situation, db, map, wanted),
     }
 }
 
-/// A node for each copy that a range lacks: among those without the range, one with fewest copies of the database,
-/// then with least live data.
+fn remedy(situation: &Situation<'_>, db: DbIx, map: ShardMapEntry, wanted: u64) -> Vec<Remedy> {
+    let name = situation.db_name(db);
+    let first = "If it was created with fewer copies on purpose, mute this.".into();
+    let silent = situation.snapshot().members().filter(|(_, node)| !node.answers());
+    let silent: Vec<String> = silent.map(|(_, node)| node.name.to_string()).collect();
+    if !silent.is_empty() {
+        let wait = format!("Otherwise wait until {} answers, and look again.", listed(&silent));
+        return vec![first, Remedy::choice(wait)];
+    }
+    let by_node = grouped_by(added_copies(situation, db, map, wanted));
+    // A node that alone has a range of it is the last to leave service.
+    let alone = nodes_alone(situation, db);
+    let first_node = by_node.iter().max_by_key(|(node, it)| (!alone.contains(*node), it.len()));
+    let Some((node, added)) = first_node else {
+        return vec![
+            first,
+            Remedy::choice(
+                "Otherwise ask a recliner that watches all nodes: this one does not know where all copies are.",
+            ),
+        ];
+    };
+    let nodes: Vec<String> = by_node.keys().map(|node| (*node).to_owned()).collect();
+    vec![
+        first,
+        Remedy::leave_service(
+            &format!(
+                "Otherwise add copies on {}, one node at a time; when this advice is computed again, it names the next one. If `[cluster] placement` is set, check that the node is in the right zone.",
+                listed(&nodes)
+            ),
+            node,
+        ),
+        add_copies(name, node, added),
+        Remedy::enter_service(node),
+        Remedy::get("Check that each range has its nodes:", &[name, "_shards"]),
+    ]
+}
+
+/// The nodes that have the only copy of a range of this database.
+fn nodes_alone<'a>(situation: &Situation<'a>, db: DbIx) -> BTreeSet<&'a str> {
+    let copies = grouped_by(situation.shards_of(db).map(|copy| (copy.range(), copy.node())));
+    copies.into_values().filter(|nodes| nodes.len() == 1).flatten().collect()
+}
+
+/// A copy of a range to add to a node.
+struct AddedCopy<'a> {
+    range: Range,
+    shard: String,
+    /// A node that has the range.
+    from: &'a str,
+}
+
+/// By node, the copies that ranges lack: each on the node without it that has fewest copies of the database, then
+/// least live data. Empty if it is not known where all copies are.
 fn added_copies<'a>(
     situation: &Situation<'a>,
     db: DbIx,
     map: ShardMapEntry,
     wanted: u64,
-) -> Vec<(Range, &'a str)> {
-    let placed = situation.shards_of(db).filter_map(|copy| Some((copy.range()?, copy.node_ix())));
-    let mut holders: BTreeMap<Range, BTreeSet<NodeIx>> = BTreeMap::new();
-    for (range, node) in placed {
-        holders.entry(range).or_default().insert(node);
-    }
-    if holders.values().map(BTreeSet::len).sum::<usize>() as u64 != u64::from(map.copies) {
+) -> Vec<(&'a str, AddedCopy<'a>)> {
+    let placed = situation.shards_of(db).filter_map(|copy| Some((copy.range()?, copy)));
+    let placed = grouped_by(placed);
+    if placed.values().map(Vec::len).sum::<usize>() as u64 != u64::from(map.copies) {
         // Some copies are on nodes that this process does not watch.
         return Vec::new();
     }
-    let held = |holders: &BTreeMap<Range, BTreeSet<NodeIx>>, node: &NodeIx| {
-        holders.values().filter(|nodes| nodes.contains(node)).count()
-    };
+    let mut held: BTreeMap<NodeIx, usize> = BTreeMap::new();
+    for copy in placed.values().flatten() {
+        *held.entry(copy.node_ix()).or_default() += 1;
+    }
     let mut added = Vec::new();
-    for range in holders.keys().copied().collect::<Vec<_>>() {
-        while (holders[&range].len() as u64) < wanted {
-            let free =
-                situation.snapshot().members().filter(|(ix, _)| !holders[&range].contains(ix));
-            let key = |(ix, _): &(NodeIx, _)| {
-                (held(&holders, ix), situation.survey.node(*ix).active_bytes)
-            };
-            let Some((ix, node)) = free.min_by_key(key) else { break };
-            holders.entry(range).or_default().insert(ix);
-            added.push((range, &*node.name));
+    for (range, copies) in &placed {
+        let mut lacking: Vec<_> = situation
+            .snapshot()
+            .members()
+            .filter(|(ix, _)| copies.iter().all(|copy| copy.node_ix() != *ix))
+            .collect();
+        let live = |ix: NodeIx| situation.survey.node(ix).active_bytes;
+        lacking.sort_by_key(|(ix, _)| (held.get(ix).copied(), live(*ix)));
+        let missing = copies.len() as u64..wanted;
+        for ((ix, node), _) in lacking.into_iter().zip(missing) {
+            *held.entry(ix).or_default() += 1;
+            let (shard, from) = (copies[0].shard_name().unwrap_or_default(), copies[0].node());
+            added.push((&*node.name, AddedCopy { range: *range, shard, from }));
         }
     }
     added
 }
 
-/// How to add copies to a database's shard map; by hand if it is unknown which.
-fn add_to_map(db: &str, added: &[(Range, &str)]) -> Remedy {
-    let path = shell_word(&format!("/_node/_local/_dbs/{}", encode_part(db))).into_owned();
-    if added.is_empty() {
-        return Remedy::get(
-            "Otherwise read its shard map, save the output, add nodes without a copy to each range (by_node, by_range, and an entry [\"add\", RANGE, NODE] in changelog), and PUT the document back; take no node out:",
-            &["_node", "_local", "_dbs", db],
-        );
-    }
-    let added: Vec<_> =
-        added.iter().map(|(range, node)| json!([range.text().as_str(), node])).collect();
-    let add = r#"reduce $added[] as [$range, $node] (.; if .by_range[$range] | index($node) then . else .by_range[$range] += [$node] | .by_node[$node] += [$range] | .changelog += [["add", $range, $node]] end)"#;
-    let lines = [
-        format!("map=$(ask -f \"$COUCHDB_URL\"{path})"),
-        "printf '%s\n' \"$map\"".to_owned(),
-        format!("added={}", shell_word(&to_json(&added.into()))),
-        format!("map=$(printf %s \"$map\" | jq -c --argjson added \"$added\" {})", shell_word(add)),
-        format!(
-            "ask -f -X PUT -H 'Content-Type: application/json' \"$COUCHDB_URL\"{path} -d \"$map\""
-        ),
+/// The command that adds copies to a database's shard map, and waits until they are filled.
+fn add_copies(db: &str, node: &str, added: &[AddedCopy<'_>]) -> Remedy {
+    let word = |part: &str| shell_word(&encode_part(part).to_string()).into_owned();
+    let (map, sync) =
+        (format!("/_node/_local/_dbs/{}", word(db)), format!("/{}/_sync_shards", word(db)));
+    let ranges: Vec<String> =
+        added.iter().map(|copy| copy.range.text().as_str().to_owned()).collect();
+    let ranges = shell_word(&to_json(&json!(ranges))).into_owned();
+    let filter = r#"reduce $ranges[] as $range (.; if .by_range[$range] | index($node) then . else .by_range[$range] += [$node] | .by_node[$node] += [$range] | .changelog += [["add", $range, $node]] end)"#;
+    let put = "-H 'Content-Type: application/json' \"$COUCHDB_URL\"";
+    let mut lines = vec![
+        format!("map=$(ask -f \"$COUCHDB_URL\"{map})"),
+        "printf '%s\\n' \"$map\"".to_owned(),
+        format!("map=$(printf %s \"$map\" | jq -c --arg node {} --argjson ranges {ranges} '{filter}')", shell_word(node)),
+        format!("ask -f -X PUT {put}{map} -d \"$map\""),
+        format!("ask -f -X POST {put}{sync}"),
+        r#"docs() { n=$(ask "$COUCHDB_URL/_node/$1/$2" | sed -n 's/.*"doc_count":\([0-9]*\),"doc_del_count":\([0-9]*\).*/\1+\2/p'); [ -z "$n" ] || echo $(($n)); }"#.to_owned(),
+        r#"fill() { while all=$(docs "$2" "$3"); sleep 5; has=$(docs "$1" "$3"); [ -z "$all" ] || [ "${has:-0}" -lt "$all" ]; do echo "$3: ${has:-0} of ${all:-?} documents"; done; }"#.to_owned(),
     ];
+    lines.extend(
+        added
+            .iter()
+            .map(|copy| format!("fill {} {} {}", word(node), word(copy.from), word(&copy.shard))),
+    );
     Remedy::script(
-        "Otherwise add these copies to its shard map. The command needs jq, and prints the old map: keep it. If `[cluster] placement` is set, first check that these nodes are in the right zones:",
+        "Add the copies to the shard map, have them filled, and wait until they have as many documents as the others. The command needs jq, and prints the old map: keep it:",
         &lines,
     )
 }
@@ -186,11 +235,15 @@ mod tests {
             "_users has 1 copy of its 1 range; with n = 3 it would have 3. b and c have none."
         );
         assert_eq!(found("orders", None)[0].severity, Severity::Info);
-        let script = only.remedy[1].text.as_deref().unwrap_or_default();
         assert!(
-            script.contains(r#"added='[["00000000-1ffffffe","b"],["00000000-1ffffffe","c"]]'"#),
+            only.remedy[1].says.starts_with("Otherwise add copies on b and c, one node at a time")
+        );
+        let script = only.remedy[2].text.as_deref().unwrap_or_default();
+        assert!(
+            script.contains(r#"--arg node c --argjson ranges '["00000000-1ffffffe"]'"#),
             "{script}"
         );
+        assert!(script.ends_with("\nfill c a shards%2F00000000-1ffffffe%2F_users.1)"), "{script}");
     }
 
     #[test]

@@ -226,7 +226,7 @@ fn finding(
     };
     let node = name(*fullest);
     let mut remedy = vec![
-        "Move these copies one at a time, as CouchDB's manual says under \"Moving a shard\": copy the file, add the node to the range in the database's shard map, wait until it has caught up, then remove the old node."
+        "Move these copies one at a time, as CouchDB's manual says under \"Moving a shard\": copy the file, add the node to the range in the database's shard map, wait until both copies have the same doc_count, then remove the old node from the map. Its file stays: `orphan_shards` then shows it, with commands that compare and set it aside."
             .into(),
     ];
     for it in moves {
