@@ -119,6 +119,7 @@ fn every_route_has_its_exact_request_path() {
             "/_scheduler/jobs?limit=5",
             &format!("/{encoded}/_changes?limit=1&since={encoded}"),
             &format!("/{encoded}/_local/{encoded}"),
+            &format!("/{encoded}/_purged_infos_limit"),
             &format!("/{encoded}/_time_seq"),
             &format!("/{encoded}/_auto_purge"),
             "/_db_updates?since=now",
