@@ -10,8 +10,8 @@ use std::cmp::Reverse;
 pub(crate) const RULE: Rule = Rule {
     code: "hidden_bytes",
     finds: "Databases in which CouchDB counts data as live although a compaction would remove it.",
-    because: "Before 3.4.3, live bytes include attachments of replaced and deleted revisions, before 3.3 also their bodies (apache/couchdb#5346), and they stay wrong after an upgrade until the shard is compacted. smoosh ranks a file by its live bytes, so it compacts such a database too late or never. recliner learns from finished compactions how much they really removed, and from looking inside files; long trees of revisions also become smaller (tried on 3.5.2). The rule is silent if there were none, in the database or in others where live bytes are known to mislead, or if the difference is less than a tenth of the live bytes, which may be an error of the prediction. It shows no gain, because the rules about compaction count these bytes.",
-    untried: Some("CouchDB 3.5.2 hides none"),
+    because: "Before 3.4.3, live bytes include attachments of replaced and deleted revisions, before 3.3 also their bodies (apache/couchdb#5346), and they stay wrong after an upgrade until the shard is compacted. smoosh ranks a file by its live bytes, so it compacts such a database too late or never. recliner learns how much compactions remove from finished ones and from looking inside files; long trees of revisions shrink too (tried on 3.5.2). The rule is silent if there were none, in the database or in others where live bytes are known to mislead, or if the difference is less than a tenth of the live bytes, which may be an error of the prediction. It shows no gain, because the rules about compaction count these bytes.",
+    untried: Some("CouchDB 3.5.2 counts bodies and attachments right"),
     ..Rule::info(check)
 };
 
