@@ -209,7 +209,8 @@ impl Advice {
 
     fn summary(&self, waste: Waste, starts: bool, is_alone: bool) -> String {
         if self.checked_at.is_none() {
-            return "No recommendations yet: recliner has not read the whole cluster.".to_owned();
+            return "No recommendations yet: recliner has not read the whole cluster. `recliner plan` shows why nothing starts."
+                .to_owned();
         }
         let more: u64 = self.more.iter().map(|more| more.count).sum();
         let open = self.open().count() as u64 + more;

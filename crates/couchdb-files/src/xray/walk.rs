@@ -24,6 +24,8 @@ const SHORT_NODE_BYTES: f64 = 250.0;
 const INNER_ERROR: f64 = 0.2;
 /// The precision of random shares.
 const CHANCES: u64 = 1 << 20;
+/// Maximum number of copied leaves that are remembered. In a tree of which so many are copied, few are chosen twice.
+const MAX_REMEMBERED: usize = 1 << 18;
 /// Minimum number of sampled nodes of a tree.
 const FEWEST_SAMPLES: u64 = 1000;
 
@@ -137,6 +139,7 @@ impl Walk<'_> {
         let mut copied = BTreeSet::new();
         for _ in 0..count {
             let mut parts = Parts::default();
+            // Decides whether the simulated compaction copies the leaf.
             let chance = random(CHANCES) as f64 / CHANCES as f64;
             let reader = &mut self.reader;
             let chosen = tree::random_leaf(reader, root, &mut random, |reader, mut node, p| {
@@ -146,32 +149,26 @@ impl Walk<'_> {
                     Scale::Bytes => true,
                 };
                 // Two equal leaves side by side would compress too well.
-                node.is_copied = is_wanted && copied.insert(node.at);
+                node.is_copied =
+                    is_wanted && (copied.len() >= MAX_REMEMBERED || copied.insert(node.at));
                 parts.reach(node.at, node.stored);
                 parts.add(Part::TreeNodes, 0, 1);
                 leaf(reader, &mut parts, &node)?;
-                Ok((
-                    p.recip(),
-                    node.stored as f64,
-                    f64::from(node.count),
-                    node.length as f64,
-                    node.is_copied,
-                ))
-            })?;
-            match chosen {
-                Some((weight, stored, own_rows, length, is_copied)) => {
-                    leaf_bytes.add(weight * stored);
-                    rows.add(weight * own_rows);
-                    samples.add(&parts, weight);
-                    if is_copied {
-                        let (bytes, units) = match scales {
-                            Scale::Rows => (stored + parts.beside_rows as f64, own_rows),
-                            Scale::Bytes => (length, stored),
-                        };
-                        samples.copied.add(bytes, units);
-                    }
+                let (stored, own_rows) = (node.stored as f64, f64::from(node.count));
+                leaf_bytes.add(stored / p);
+                rows.add(own_rows / p);
+                samples.add(&parts, p.recip());
+                if node.is_copied {
+                    let (bytes, units) = match scales {
+                        Scale::Rows => (stored + parts.beside_rows as f64, own_rows),
+                        Scale::Bytes => (node.length as f64, stored),
+                    };
+                    samples.copied.add(bytes, units);
                 }
-                None => self.parts.add(Part::Unreadable, 0, 1),
+                Ok(())
+            })?;
+            if chosen.is_none() {
+                self.parts.add(Part::Unreadable, 0, 1);
             }
         }
         let all = match (scales, tree::rows(&mut self.reader, root)?) {
