@@ -8,7 +8,7 @@ use tokio::{
 };
 
 /// Timeout for everything here that ends by itself.
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(480);
 
 /// A running demo, which ends when this value is dropped.
 pub(crate) struct Demo {
