@@ -173,10 +173,12 @@ pub(super) fn rows(reader: &mut Reader<'_>, root: u64) -> Result<Option<u64>, Wa
     // The tree of ids counts live and deleted documents.
     let of_tuple = |reduction: Term<'_>| {
         let mut fields = reduction.tuple()?;
-        Some(fields.next()?.number()? + fields.next().and_then(Term::number).unwrap_or_default())
+        let deleted = |field: Option<Term<'_>>| field.and_then(Term::number).unwrap_or_default();
+        Some(fields.next()?.number()?.saturating_add(deleted(fields.next())))
     };
     let below = |reduction: Term<'_>| reduction.number().or_else(|| of_tuple(reduction));
-    Ok((0..count).map(|_| below(inner_reference(&mut tokens, &[])?.reduction?)).sum())
+    let mut rows = (0..count).map(|_| below(inner_reference(&mut tokens, &[])?.reduction?));
+    Ok(rows.try_fold(0_u64, |sum, more| Some(sum.saturating_add(more?))))
 }
 
 /// Calls `visit` with a random leaf and the probability of choosing it: at each node, a reference is chosen in

@@ -181,7 +181,12 @@ fn progress(seq: &SourceSeq, copies: &[ShardCopy]) -> Progress {
         let nodes: BTreeSet<String> = shards.into_iter().map(|shard| shard.node).collect();
         return Progress { of_nodes: nodes.into_iter().collect(), ..unknown(PeerKind::Unknown) };
     }
-    Progress { behind: behind.into_iter().sum(), ..unknown(PeerKind::Replication) }
+    Progress { behind: sum(behind), ..unknown(PeerKind::Replication) }
+}
+
+/// The sum of numbers that come from elsewhere; `None` if one is unknown.
+fn sum(numbers: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
+    numbers.into_iter().try_fold(0_u64, |sum, more| Some(sum.saturating_add(more?)))
 }
 
 /// The shards in `123-g1AAAA…`.
@@ -267,7 +272,7 @@ fn internal(links: &[Link<'_>]) -> Vec<Peer> {
         pairs.entry((&link.from.node, link.to)).or_default().push(link);
     }
     let peer = |((from, to), links): ((&str, &str), Vec<&Link<'_>>)| Peer {
-        behind: links.iter().map(|link| link.behind).sum(),
+        behind: sum(links.iter().map(|link| link.behind)),
         // The oldest, or none if one is unknown.
         last_seen: links.iter().map(|link| link.last_seen).min().flatten(),
         ..Peer::new(PeerKind::InternalReplication, format!("{from} to {to}"))

@@ -6,7 +6,7 @@ use crate::{
         Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording, grouped_by,
         remedy::to_json, total,
     },
-    table::{DbIx, NodeIx, ShardMapEntry},
+    table::{DbIx, NodeIx, ShardMapEntry, TargetRef},
     text::{counted, listed, quote::shell_word},
 };
 use couchdb_names::{Range, encode_part};
@@ -44,13 +44,15 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
 }
 
+/// The copies of ranges that have no other copy.
+fn only_copies<'a>(situation: &Situation<'a>, db: DbIx) -> impl Iterator<Item = TargetRef<'a>> {
+    let ranges = grouped_by(situation.shards_of(db).map(|copy| (copy.range(), copy)));
+    ranges.into_values().filter(|copies| copies.len() == 1).flatten()
+}
+
 /// Live bytes that are lost with one node: those of ranges with one copy. None if such a size is unknown.
 fn bytes_on_one_node(situation: &Situation<'_>, db: DbIx) -> Option<u64> {
-    let copies = situation.shards_of(db).map(|copy| (copy.range(), copy.active_bytes()));
-    let ranges = grouped_by(copies).into_values();
-    let alone: Option<Vec<u64>> =
-        ranges.filter(|copies| copies.len() == 1).map(|copies| copies[0]).collect();
-    alone.map(total)
+    only_copies(situation, db).map(TargetRef::active_bytes).collect::<Option<Vec<u64>>>().map(total)
 }
 
 fn finding(situation: &Situation<'_>, db: DbIx, map: ShardMapEntry, wanted: u64) -> Wording {
@@ -96,7 +98,7 @@ fn remedy(situation: &Situation<'_>, db: DbIx, map: ShardMapEntry, wanted: u64) 
     }
     let by_node = grouped_by(added_copies(situation, db, map, wanted));
     // A node that alone has a range of it is the last to leave service.
-    let alone = nodes_alone(situation, db);
+    let alone: BTreeSet<&str> = only_copies(situation, db).map(TargetRef::node).collect();
     let first_node = by_node.iter().max_by_key(|(node, it)| (!alone.contains(*node), it.len()));
     let Some((node, added)) = first_node else {
         return vec![
@@ -120,12 +122,6 @@ fn remedy(situation: &Situation<'_>, db: DbIx, map: ShardMapEntry, wanted: u64) 
         Remedy::enter_service(node),
         Remedy::get("Check that each range has its nodes:", &[name, "_shards"]),
     ]
-}
-
-/// The nodes that have the only copy of a range of this database.
-fn nodes_alone<'a>(situation: &Situation<'a>, db: DbIx) -> BTreeSet<&'a str> {
-    let copies = grouped_by(situation.shards_of(db).map(|copy| (copy.range(), copy.node())));
-    copies.into_values().filter(|nodes| nodes.len() == 1).flatten().collect()
 }
 
 /// A copy of a range to add to a node.
